@@ -1,0 +1,40 @@
+# `make help` lists every target from the `##` comments below.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# torch is pinned in constraints.txt: the pinned build is the small CPU one.
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+setup: $(VENV)/.installed ## create .venv with everything in it (quick the second time)
+
+$(VENV)/.installed: pyproject.toml constraints.txt $(wildcard native/*)
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet -c constraints.txt -e ".[dev]"
+	touch $@
+
+demo: setup ## forecast the paper's synthetic set; writes demo/
+	$(BIN)/logsparse demo
+
+test: setup ## run every test
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: setup ## lint, format check, strict types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup ## run the benchmarks; tables on screen, JSON in benchmarks/results
+	for file in benchmarks/[a-z]*.py; do $(BIN)/python $$file || exit 1; done
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

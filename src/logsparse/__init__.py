@@ -1,0 +1,1 @@
+"""Probabilistic forecasting of many related series with a long past: frame in, frame with quantiles out."""

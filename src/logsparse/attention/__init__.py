@@ -1,0 +1,1 @@
+"""Sparse causal attention: patterns of distances, and the ways to compute attention over them."""
