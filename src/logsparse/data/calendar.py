@@ -23,7 +23,17 @@ DAY = 86_400 * SECOND
 _TICKS = {"s": SECOND, "min": 60 * SECOND, "h": 3600 * SECOND, "d": DAY, "w": 7 * DAY}
 _MONTHS = {"mo": 1, "q": 3, "y": 12}
 # Spellings of pandas and polars; anchors such as the SUN of W-SUN are fixed by the data themselves.
-_SPELLINGS = {"t": "min", "m": "min", "me": "mo", "ms": "mo", "qe": "q", "qs": "q", "ye": "y", "ys": "y", "a": "y"}
+_SPELLINGS = {
+    "t": "min",
+    "m": "min",
+    "me": "mo",
+    "ms": "mo",
+    "qe": "q",
+    "qs": "q",
+    "ye": "y",
+    "ys": "y",
+    "a": "y",
+}
 # The smallest gap held by at least this share of all gaps is the step: rarer ones are mistakes, not steps.
 _STEP_SHARE = 0.1
 

@@ -65,7 +65,8 @@ class Panel:
             f"{len(self):_} series",
             f"{total:_} values" + (f" ({100 * missing / total:.1f}% missing)" if missing else ""),
             str(self.freq),
-            f"{self.freq.show(int(self.starts.min()))} to {self.freq.show(int(self.ends().max()))}",
+            f"{self.freq.show(int(self.starts.min()))} to {self.freq.show(int(self.ends().max()))}"
+            + (" UTC" if self.origin.zone and not self.freq.counts_days else ""),
             *(f"{kind} {', '.join(names)}" for kind, names in self._extras() if names),
         ]
         return f"Panel({', '.join(parts)})"
@@ -81,8 +82,9 @@ class Panel:
     @property
     def nbytes(self) -> int:
         """Bytes of everything stored."""
-        arrays = [self.values, self.indptr, self.lengths, self.starts, *self.covariates.values()]
-        return sum(a.nbytes for a in arrays) + sum(s.codes.nbytes for s in self.static.values())
+        floats = (self.values, *self.covariates.values())
+        ints = (self.indptr, self.lengths, self.starts, *(static.codes for static in self.static.values()))
+        return sum(array.nbytes for array in floats) + sum(array.nbytes for array in ints)
 
     @property
     def observed(self) -> NDArray[np.bool_]:
