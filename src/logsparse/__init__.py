@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from logsparse.backtest import backtest
+    from logsparse.backtesting import backtest
     from logsparse.baselines.naive import SeasonalNaive
     from logsparse.data.frame import to_panel
     from logsparse.data.panel import Panel
@@ -19,7 +19,7 @@ __version__ = version("logsparse")
 
 # Loaded on first use, so that `logsparse --help` and `import logsparse` need neither torch nor polars.
 _HOMES = {
-    "backtest": "backtest",
+    "backtest": "backtesting",
     "SeasonalNaive": "baselines.naive",
     "to_panel": "data.frame",
     "Panel": "data.panel",
@@ -50,10 +50,9 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'logsparse' has no attribute {name!r}")
-    # `logsparse.backtest` is both a module and a function: the function is what the name means.
     found = getattr(import_module(f"logsparse.{_HOMES[name]}"), name)
     globals()[name] = found
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def __dir__() -> list[str]:

@@ -80,4 +80,4 @@ def _around_median(errors_KP: Floats, levels: tuple[float, ...]) -> Floats:
     below_QP = np.floor(place_QP).astype(np.int64)
     low, high = (np.take_along_axis(rising_KP, i, 0) for i in (below_QP, np.minimum(below_QP + 1, count_P - 1)))
     quantiles_QP = low + (place_QP - below_QP) * (high - low)
-    return np.nan_to_num(quantiles_QP[:-1] - quantiles_QP[-1]).astype(np.float32)
+    return np.asarray(np.nan_to_num(quantiles_QP[:-1] - quantiles_QP[-1]), np.float32)
