@@ -227,13 +227,14 @@ def join_future(panel: Panel, future: Any, horizon: int, **columns: Unpack[Colum
 
 
 def _observed(panel: Panel) -> Panel:
-    seen = np.add.reduceat(panel.observed, panel.indptr[:-1])
-    if not seen.all():
-        raise DataError(
-            "Every series must have at least one value.",
-            got=f"none in series {panel.ids[int(np.argmin(seen))]!r}",
-            hint="leave that series out.",
-        )
+    begins_empty = np.flatnonzero(np.isnan(panel.values[panel.indptr[:-1]]))
+    for series in begins_empty.tolist():
+        if np.isnan(panel[series]).all():
+            raise DataError(
+                "Every series must have at least one value.",
+                got=f"none in series {panel.ids[series]!r}",
+                hint="leave that series out.",
+            )
     return panel
 
 

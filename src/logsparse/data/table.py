@@ -39,7 +39,8 @@ def take(frame: Any) -> tuple[pl.DataFrame, Library]:
     if native.implementation.is_pandas():
         table = _index_as_column(frame)
         return pl.DataFrame([_from_pandas(table[name]) for name in table.columns]), "pandas"
-    return native.to_polars(), "pyarrow" if native.implementation.is_pyarrow() else "polars"
+    # A clone shares the columns but not the list of them: whoever takes a column out takes it from us.
+    return native.to_polars().clone(), "pyarrow" if native.implementation.is_pyarrow() else "polars"
 
 
 def give(table: pl.DataFrame, library: Library) -> Any:
@@ -124,15 +125,8 @@ def _from_text(column: pl.Series) -> pl.Series:
     kinds = offsets.drop_nulls().unique().to_list() + ([None] if offsets.null_count() > column.null_count() else [])
     if len(kinds) > 1:
         raise _mixed_zones(column.name, {str(kind or "none") for kind in kinds})
-    parsed = column.str.replace(r"(Z|[+-]\d{2}:?\d{2})$", "") if kinds != [None] else column
-    parsed = parsed.str.to_datetime(time_unit="us", strict=False, ambiguous="earliest")
-    bad = parsed.is_null() & column.is_not_null()
-    if bad.any():
-        raise DataError(
-            f"The time column {column.name!r} must hold integers, dates or datetimes.",
-            got=f"the text {column.filter(bad)[0]!r}",
-            hint="write times like 2024-01-31 or 2024-01-31T15:00.",
-        )
+    bare = column.str.replace(r"(Z|[+-]\d{2}:?\d{2})$", "") if kinds != [None] else column
+    parsed = _parse_text(bare)
     if kinds == [None] or not kinds:
         return parsed
     hours, minutes = (0, 0) if kinds[0] == "Z" else (int(kinds[0][:3]), int(kinds[0][0] + kinds[0][-2:]))
@@ -140,6 +134,23 @@ def _from_text(column: pl.Series) -> pl.Series:
     column = pl.select(utc).to_series() if isinstance(utc, pl.Expr) else utc
     zone = "UTC" if minutes or not hours else f"Etc/GMT{-hours:+d}"
     return column.dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
+
+
+def _parse_text(column: pl.Series) -> pl.Series:
+    unread = column.is_not_null()
+    for parse in (column.str.to_date, column.str.to_datetime):
+        try:
+            parsed: pl.Series = parse(strict=False)
+        except pl.exceptions.ComputeError:  # of no known format
+            continue
+        unread = parsed.is_null() & column.is_not_null()
+        if not unread.any():
+            return parsed
+    raise DataError(
+        f"The time column {column.name!r} must hold integers, dates or datetimes.",
+        got=f"the text {column.filter(unread)[0]!r}",
+        hint="write times like 2024-01-31 or 2024-01-31T15:00.",
+    )
 
 
 def _mixed_zones(name: str, zones: set[str]) -> DataError:
