@@ -52,7 +52,13 @@ def test_the_step_is_inferred_from_regular_times_and_from_times_with_holes(text:
     late=st.integers(0, 40 * DAY),
 )
 def test_steps_counts_the_whole_steps_before_any_time(
-    kind: Literal["tick", "business", "month"], month_end: bool, count: int, day: int, second: int, steps: int, late: int
+    kind: Literal["tick", "business", "month"],
+    month_end: bool,
+    count: int,
+    day: int,
+    second: int,
+    steps: int,
+    late: int,
 ) -> None:
     size = {"tick": count * DAY, "business": 1, "month": count}[kind]
     freq = Freq(kind, size, month_end and kind == "month")

@@ -30,7 +30,9 @@ def test_a_phase_never_seen_takes_the_newest_value() -> None:
 
 
 @given(
-    history=hnp.arrays(np.float32, st.integers(1, 60), elements=st.one_of(st.floats(-100, 100, width=32), st.just(np.nan))),
+    history=hnp.arrays(
+        np.float32, st.integers(1, 60), elements=st.one_of(st.floats(-100, 100, width=32), st.just(np.nan))
+    ),
     season=st.integers(1, 10),
     horizon=st.integers(1, 25),
 )

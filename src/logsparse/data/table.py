@@ -58,9 +58,8 @@ def _index_as_column(frame: Any) -> Any:
     """A pandas index that has a name or holds dates is a column in its owner's mind."""
     import pandas as pd
 
-    if isinstance(frame.index, pd.DatetimeIndex) and frame.index.name is None:
-        return frame.rename_axis("ds").reset_index()
-    return frame.reset_index() if any(name is not None for name in frame.index.names) else frame
+    meant = isinstance(frame.index, pd.DatetimeIndex) or any(name is not None for name in frame.index.names)
+    return frame.reset_index() if meant else frame
 
 
 def _from_pandas(column: Any) -> pl.Series:
