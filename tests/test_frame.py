@@ -55,7 +55,8 @@ def test_every_kind_of_frame_gives_the_same_panel_and_comes_back_as_its_own_kind
 @pytest.mark.parametrize("name", ["data.parquet", "data.csv", "data.feather", "data.PARQUET"])
 def test_every_kind_of_file_gives_the_same_panel(name: str, hourly: pl.DataFrame, tmp_path: Path) -> None:
     path = tmp_path / name
-    {"csv": hourly.write_csv, "feather": hourly.write_ipc}.get(path.suffix[1:], hourly.write_parquet)(path)
+    write: dict[str, Any] = {".csv": hourly.write_csv, ".feather": hourly.write_ipc}
+    write.get(path.suffix, hourly.write_parquet)(path)
     same(to_panel(path), to_panel(hourly))
     same(to_panel(str(path)), to_panel(hourly))
 
