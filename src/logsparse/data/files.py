@@ -1,9 +1,10 @@
-"""A path -> polars table, and a polars table -> a whole file or none."""
+"""A path -> polars table, read when its columns are asked for; a polars table -> a whole file or none."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -22,24 +23,44 @@ FileKinds |= {".arrow": "feather", ".ipc": "feather"}
 _NO_VALUE = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
 
 
-def read(path: Path) -> pl.DataFrame:
-    """A parquet, csv or feather file, or a folder of parquet parts."""
+def scan(path: Path) -> pl.LazyFrame:
+    """A parquet, csv or feather file, or a folder of parquet parts; parquet columns stay on disk until asked for."""
+    if path.is_dir():
+        parts = sorted(path.rglob("*.parquet"))
+        if not parts:
+            raise _unreadable(path, "a folder without parquet files in it")
+        return _checked(lambda: pl.scan_parquet(parts, hive_partitioning=False), path)
+    if not path.exists():
+        raise _unreadable(path, "no such file")
+    kind = FileKinds.get(path.suffix.lower())
+    if kind is None:
+        raise _unreadable(path, f"a file that ends in {path.suffix or 'nothing'}")
+    if kind == "parquet":
+        return _checked(lambda: pl.scan_parquet(path), path)
+    whole = _read_csv if kind == "csv" else pl.read_ipc
+    return _checked(lambda: whole(path).lazy(), path)
+
+
+def _checked(act: Callable[[], pl.LazyFrame], path: Path) -> pl.LazyFrame:
     try:
-        if path.is_dir():
-            parts = sorted(path.rglob("*.parquet"))
-            if not parts:
-                raise _unreadable(path, "a folder without parquet files in it")
-            return pl.read_parquet(parts, hive_partitioning=False)
-        if not path.exists():
-            raise _unreadable(path, "no such file")
-        kind = FileKinds.get(path.suffix.lower())
-        if kind is None:
-            raise _unreadable(path, f"a file that ends in {path.suffix or 'nothing'}")
-        if kind == "parquet":
-            return pl.read_parquet(path)
-        return _read_csv(path) if kind == "csv" else pl.read_ipc(path)
+        lazy = act()
+        lazy.collect_schema()
     except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
         raise _unreadable(path, f"what polars reports as: {str(error).splitlines()[0]}") from error
+    return lazy
+
+
+def collect(lazy: pl.LazyFrame, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """These columns of a table, or all."""
+    try:
+        return (lazy if columns is None else lazy.select(columns)).collect()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _unreadable(Path("its contents"), f"what polars reports as: {str(error).splitlines()[0]}") from error
+
+
+def read(path: Path) -> pl.DataFrame:
+    """The whole file."""
+    return collect(scan(path))
 
 
 def _unreadable(path: Path, reason: str) -> DataError:
@@ -58,7 +79,7 @@ def _read_csv(path: Path) -> pl.DataFrame:
     decimal_comma = separator != "," and re.search(r"\d,\d", first) is not None
     for rows in (10_000, None):  # the types of the first rows, unless later rows contradict them
         try:
-            return pl.read_csv(
+            table = pl.read_csv(
                 path,
                 separator=separator,
                 decimal_comma=decimal_comma,
@@ -66,6 +87,8 @@ def _read_csv(path: Path) -> pl.DataFrame:
                 null_values=_NO_VALUE,
                 try_parse_dates=True,
             )
+            # A column without any value would be taken for text.
+            return table.with_columns(pl.lit(None).alias(c.name) for c in table if c.null_count() == len(c))
         except pl.exceptions.ComputeError:
             if rows is None:
                 raise

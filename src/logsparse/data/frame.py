@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
@@ -12,14 +13,16 @@ import numpy as np
 import polars as pl
 
 from logsparse.data.calendar import Ints
+from logsparse.data.files import collect
 from logsparse.data.grid import Rows, lay_out, number_series, read_category, read_numbers
-from logsparse.data.panel import Floats, Origin, Panel, SeriesId
-from logsparse.data.table import UNTIL, Library, from_wall, moments, parse_time, take, to_wall
+from logsparse.data.panel import Floats, Origin, Panel
+from logsparse.data.table import UNTIL, Library, from_wall, moments, parse_time, take, take_lazily, to_wall
 from logsparse.errors import DataError
 
 ID, TIME, TARGET, CUTOFF = "unique_id", "ds", "y", "cutoff"
 # A grid this much larger than the rows that fill it comes from a wrong freq, and would only eat the memory.
 _EMPTIEST_GRID = 1000
+_COLUMNS_AT_ONCE = 32
 
 log = logging.getLogger("logsparse")
 
@@ -52,43 +55,43 @@ def to_panel(data: Any, **columns: Unpack[Columns]) -> Panel:
     if isinstance(data, Panel):
         return data
     ask = _Ask(**columns)
-    table, library = take(data)
-    if table.height == 0:
+    table, library = take_lazily(data)
+    schema = table.collect_schema()
+    layout = _layout(schema, ask)
+    if collect(table.select(pl.len())).item() == 0:
         raise DataError("A frame must have rows.", got="an empty frame", hint="check what was read or filtered.")
-    if (layout := _layout(table, ask)) == "long":
-        return _from_long(table, ask, library)
+    if layout == "long":
+        used = dict.fromkeys([ask.id_col, ask.time_col, ask.target_col, *ask.covariates, *ask.static])
+        return _from_long(collect(table, list(used)), ask, library)
     log.info("recognised a wide table: time column %r, one column a series", layout)
     return _from_wide(table, ask, layout, library)
 
 
-def _layout(table: pl.DataFrame, ask: _Ask) -> str:
+def _layout(schema: pl.Schema, ask: _Ask) -> str:
     """`long`, or the name of a wide table's time column."""
-    has_id, has_target = ask.id_col in table.columns, ask.target_col in table.columns
-    wanted = [*ask.covariates, *ask.static]
-    if not has_id and (not has_target or set(table.columns) == {ask.time_col, ask.target_col, *wanted}):
-        dated = [name for name in table.columns if table[name].dtype.is_temporal()]
-        time_col = ask.time_col if ask.time_col in table.columns else dated[0] if len(dated) == 1 else None
-        rest = [name for name in table.columns if name not in (time_col, *wanted)]
-        if time_col and rest and not ask.static and all(table[n].dtype.is_numeric() or _empty(table[n]) for n in rest):
-            _require(table, ask.covariates)
+    names, wanted = list(schema), [*ask.covariates, *ask.static]
+    if ask.id_col not in schema and (
+        ask.target_col not in schema or {ask.time_col, ask.target_col, *wanted} == set(names)
+    ):
+        dated = [name for name in names if schema[name].is_temporal()]
+        time_col = ask.time_col if ask.time_col in schema else dated[0] if len(dated) == 1 else None
+        rest = [schema[name] for name in names if name not in (time_col, *wanted)]
+        if time_col and rest and not ask.static and all(kind.is_numeric() or kind == pl.Null for kind in rest):
+            _require(names, ask.covariates)
             return time_col
-    _require(table, [ask.id_col, ask.time_col, ask.target_col, *wanted])
+    _require(names, [ask.id_col, ask.time_col, ask.target_col, *wanted])
     return "long"
 
 
-def _empty(column: pl.Series) -> bool:
-    return column.null_count() == len(column)
-
-
-def _require(table: pl.DataFrame, names: list[str]) -> None:
-    missing = [name for name in names if name not in table.columns]
+def _require(found: list[str], names: list[str]) -> None:
+    missing = [name for name in names if name not in found]
     if not missing:
         return
-    near = {name: difflib.get_close_matches(name, table.columns, n=1, cutoff=0.5) for name in missing}
-    meant = [f"{name!r} may be {found[0]!r}" for name, found in near.items() if found]
+    alike = {name: difflib.get_close_matches(name, found, n=1, cutoff=0.5) for name in missing}
+    meant = [f"{name!r} may be {near[0]!r}" for name, near in alike.items() if near]
     raise DataError(
         f"A frame must have the columns {', '.join(names)}, or be wide: a time column and one number column a series.",
-        got=f"no {', '.join(missing)} among {', '.join(table.columns[:12])}",
+        got=f"no {', '.join(missing)} among {', '.join(found[:12])}",
         hint="; ".join([*meant, "name your columns with id_col=, time_col=, target_col=."]),
     )
 
@@ -135,17 +138,17 @@ def _from_long(table: pl.DataFrame, ask: _Ask, library: Library) -> Panel:
     return _observed(panel)
 
 
-def _from_wide(table: pl.DataFrame, ask: _Ask, time_col: str, library: Library) -> Panel:
-    ids: tuple[SeriesId, ...] = tuple(n for n in table.columns if n not in (time_col, *ask.covariates))
-    rows, freq, origin = lay_out((time_col,), np.zeros(table.height, np.int64), table[time_col], ask.freq)
+def _from_wide(table: pl.LazyFrame, ask: _Ask, time_col: str, library: Library) -> Panel:
+    names = [name for name in table.collect_schema() if name not in (time_col, *ask.covariates)]
+    stamps = collect(table, [time_col])[time_col]
+    rows, freq, origin = lay_out((time_col,), np.zeros(len(stamps), np.int64), stamps, ask.freq)
     cells = freq.steps(np.full_like(rows.times, rows.times[0]), rows.times)
     length = int(cells[-1]) + 1
-    straight = length == table.height and bool((rows.order[1:] > rows.order[:-1]).all())
+    straight = length == len(stamps) and bool((rows.order[1:] > rows.order[:-1]).all())
 
-    def spread(name: SeriesId, into: Floats) -> None:
-        """Filled in place, and the column given back at once: a wide file fits into memory twice at no moment."""
-        named = Rows((name,), rows.order, rows.codes, rows.times)
-        numbers = read_numbers(table.drop_in_place(str(name)), named, freq, straight=straight)
+    def spread(column: pl.Series, into: Floats) -> None:
+        named = Rows((column.name,), rows.order, rows.codes, rows.times)
+        numbers = read_numbers(column, named, freq, straight=straight)
         if straight:
             into[:] = numbers
         else:
@@ -153,12 +156,12 @@ def _from_wide(table: pl.DataFrame, ask: _Ask, time_col: str, library: Library) 
             into[cells] = numbers
 
     shared = {name: np.empty(length, np.float32) for name in ask.covariates}
-    for covariate, into in shared.items():
-        spread(covariate, into)
-    values = np.empty(len(ids) * length, np.float32)
+    for name, into in shared.items():
+        spread(collect(table, [name])[name], into)
+    values = np.empty(len(names) * length, np.float32)
     starts, begins, end = [], [0], 0
-    for name in ids:
-        spread(name, values[end : end + length])
+    for column in _columns(table, names):
+        spread(column, values[end : end + length])
         # A wide table can only say "not yet begun" by leaving the first cells empty.
         late = int(np.argmax(~np.isnan(values[end : end + length]))) if np.isnan(values[end]) else 0
         if late:
@@ -171,13 +174,19 @@ def _from_wide(table: pl.DataFrame, ask: _Ask, time_col: str, library: Library) 
         values=values[:end],
         indptr=indptr,
         lengths=length - late_S,
-        ids=ids,
-        starts=freq.add(np.full(len(ids), rows.times[0]), late_S),
+        ids=tuple(names),
+        starts=freq.add(np.full(len(names), rows.times[0]), late_S),
         freq=freq,
         covariates={name: np.concatenate([into[late:] for late in starts]) for name, into in shared.items()},
         origin=Origin(library, "wide", *origin),
     )
     return _observed(panel)
+
+
+def _columns(table: pl.LazyFrame, names: list[str]) -> Iterator[pl.Series]:
+    """One by one, a few read at a time: a file is never in memory whole beside its panel."""
+    for begin in range(0, len(names), _COLUMNS_AT_ONCE):
+        yield from collect(table, names[begin : begin + _COLUMNS_AT_ONCE])
 
 
 def join_future(panel: Panel, future: Any, horizon: int, **columns: Unpack[Columns]) -> Panel:
@@ -193,7 +202,7 @@ def join_future(panel: Panel, future: Any, horizon: int, **columns: Unpack[Colum
         )
     table, _ = take(future)
     ask = _Ask(**columns)
-    _require(table, [ask.id_col, ask.time_col, *names])
+    _require(table.columns, [ask.id_col, ask.time_col, *names])
     numbered = dict(zip(panel.ids, range(len(panel)), strict=True))
     ids, codes = number_series(table, ask.id_col)
     series = np.array([numbered.get(name, -1) for name in ids], np.int64)[codes]

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from logsparse.data.calendar import Ints
-from logsparse.data.files import read
+from logsparse.data.files import collect, scan
 from logsparse.errors import DataError
 
 Library = Literal["pandas", "polars", "pyarrow"]
@@ -24,10 +24,16 @@ _OFFSET = r"(?:\d{2}:\d{2}\S*?)(Z|[+-]\d{2}:?\d{2})$"
 
 def take(frame: Any) -> tuple[pl.DataFrame, Library]:
     """A pandas, polars or pyarrow frame, or a path, as a polars table; and whose kind it was."""
+    lazy, library = take_lazily(frame)
+    return collect(lazy), library
+
+
+def take_lazily(frame: Any) -> tuple[pl.LazyFrame, Library]:
+    """The same, with the columns of a parquet file left on disk until they are asked for."""
     if isinstance(frame, (str, os.PathLike)):
-        return read(Path(frame)), "polars"
+        return scan(Path(frame)), "polars"
     if isinstance(frame, pl.LazyFrame):
-        frame = frame.collect()
+        return frame, "polars"
     try:
         native = nw.from_native(frame, eager_only=True)
     except TypeError as error:
@@ -38,9 +44,8 @@ def take(frame: Any) -> tuple[pl.DataFrame, Library]:
         ) from error
     if native.implementation.is_pandas():
         table = _index_as_column(frame)
-        return pl.DataFrame([_from_pandas(table[name]) for name in table.columns]), "pandas"
-    # A clone shares the columns but not the list of them: whoever takes a column out takes it from us.
-    return native.to_polars().clone(), "pyarrow" if native.implementation.is_pyarrow() else "polars"
+        return pl.DataFrame([_from_pandas(table[name]) for name in table.columns]).lazy(), "pandas"
+    return native.to_polars().lazy(), "pyarrow" if native.implementation.is_pyarrow() else "polars"
 
 
 def give(table: pl.DataFrame, library: Library) -> Any:
