@@ -17,27 +17,15 @@ FILES = sorted(SOURCE.rglob("*.py"))
 ORDER = [
     "errors",
     "attention.pattern",
-    "data.calendar",
-    "data.panel",
-    "data.files",
-    "data.table",
-    "data.grid",
-    "data.frame",
-    "data.features",
-    "data.scale",
-    "data.sampler",
-    "data.windows",
-    "data.synthetic",
+    "data.calendar", "data.panel", "data.files", "data.table", "data.grid", "data.frame",
+    "data.moments", "data.features", "data.scale", "data.candidates", "data.sampler", "data.windows", "data.synthetic",
     "pictures",
     "attention.draw",
     "forecast",
-    "baselines",
-    "baselines.naive",
-    "backtesting",
-    "metrics",
-    "cli",
-    "__main__",
-]
+    "baselines", "baselines.naive",
+    "backtesting", "metrics",
+    "cli", "__main__",
+]  # fmt: skip
 
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
