@@ -29,7 +29,7 @@ ORDER = [
 
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
-    "data.files", "data.table", "data.grid", "data.frame", "data.features", "forecast", "backtesting", "metrics", "cli",
+    "data.files", "data.table", "data.grid", "data.frame", "forecast", "backtesting", "metrics", "cli",
 }  # fmt: skip
 MAY_SEE_TORCH = {"data.windows"}
 

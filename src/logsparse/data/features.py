@@ -15,6 +15,7 @@ import numpy as np
 from logsparse.data.calendar import DAY, SECOND, Freq, Ints
 from logsparse.data.moments import Moments, chunks
 from logsparse.data.panel import Floats, Panel
+from logsparse.data.table import to_wall
 from logsparse.errors import ConfigError, DataError
 
 # B windows, L steps, F features, N steps of one chunk, R rows (series, or groups of equal ones)
@@ -127,11 +128,7 @@ def _local(panel: Panel, time: Ints) -> Ints:
     """Wall time. A clock finer than a day reads UTC where the data have a zone (see data/calendar)."""
     if panel.origin.zone is None or panel.freq.counts_days or panel.freq.kind == "index":
         return time
-    import polars as pl
-
-    utc = pl.Series(time.ravel()).cast(pl.Datetime("us", "UTC"))
-    wall = utc.dt.convert_time_zone(panel.origin.zone).dt.replace_time_zone(None)
-    return wall.cast(pl.Int64).to_numpy().reshape(time.shape)
+    return to_wall(time.ravel(), panel.origin.zone).reshape(time.shape)
 
 
 def _field(name: str, local: Ints) -> Ints:
