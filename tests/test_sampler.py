@@ -148,6 +148,15 @@ def test_same_seed_same_draws(weighted: bool) -> None:
         assert not np.array_equal(one.start_B, other.start_B)
 
 
+@pytest.mark.parametrize("weighted", [True, False])
+def test_the_first_of_a_large_batch_are_the_small_batch(weighted: bool) -> None:
+    # Were a batch sorted in any way, the first rank would always see the first series.
+    sampler = Sampler(Candidates.of(random_panel([300, 90], 5), 8, 3), weighted=weighted)
+    large, small = (sampler.draw(size, np.random.default_rng(1)) for size in (500, 20))
+    np.testing.assert_array_equal(large.start_B[:20], small.start_B)
+    np.testing.assert_array_equal(large.series_B[:20], small.series_B)
+
+
 def test_ranks_draw_disjoint_parts_of_the_batch_of_one_process() -> None:
     sampler = Sampler(Candidates.of(random_panel([300, 90], 5), 8, 3))
     alone = sampler.draw(10, np.random.default_rng(4))

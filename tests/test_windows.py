@@ -58,8 +58,7 @@ def seen(panel: Panel, series: int, step: int) -> tuple[float, bool]:
 
 
 def by_definition(windows: Windows, series: int, start: int) -> dict[str, Floats]:
-    panel = windows.panel
-    steps = range(start - windows.context, start + windows.horizon)
+    panel, steps = windows.panel, range(start - windows.context, start + windows.horizon)
     target = np.array([seen(panel, series, step) for step in steps])
     lagged = np.array([[seen(panel, series, step - lag) for lag in windows.lags] for step in steps])
     history = target[: windows.context][target[: windows.context, 1] == 1, 0]
@@ -129,16 +128,10 @@ def test_training_batches_never_touch_the_validation_span(
     panel = panel_of([*lengths, 2 * horizon + 1], seed=seed)
     training, validation = split(panel, context, horizon)
     border_S = panel.lengths - np.maximum(panel.lengths // 10, horizon)
-    usable = border_S > 0
-    hidden = poisoned(replace(panel, lengths=np.where(usable, border_S, panel.lengths)), 3e38)
-    hidden = replace(hidden, lengths=panel.lengths)
-    features = Features.fit(panel)
-    batches = []
-    for seen_panel in (panel, hidden):
-        windows = Windows(seen_panel, features, context=context, horizon=horizon)
-        pairs = training.at(np.arange(len(training)))
-        batches.append(windows(pairs.series_B, pairs.start_B).clone())
-    assert same(*batches)
+    hidden = replace(panel, values=poisoned(replace(panel, lengths=np.maximum(border_S, 0)), 3e38).values)
+    features, pairs = Features.fit(panel), training.at(np.arange(len(training)))
+    one, other = (Windows(p, features, context=context, horizon=horizon) for p in (panel, hidden))
+    assert same(one(pairs.series_B, pairs.start_B), other(pairs.series_B, pairs.start_B))
     pairs = validation.at(np.arange(len(validation)))
     assert (pairs.start_B >= border_S[pairs.series_B]).all()
     assert (pairs.start_B + horizon <= panel.lengths[pairs.series_B]).all()
@@ -148,8 +141,7 @@ def test_a_prediction_starts_at_the_end_with_features_and_without_values() -> No
     panel = panel_of([30, 5], stored=4, holes=0)
     windows = Windows(panel, Features.fit(panel, covariates=["price"]), context=8, horizon=4, lags=(1, 4))
     batch = windows(np.array([0, 1]), panel.lengths)
-    assert batch.context == 8
-    assert batch.horizon == 4
+    assert (batch.context, batch.horizon) == (8, 4)
     assert not batch.observed_BL[:, 8:].any()
     assert batch.observed_BL[0, :8].all()
     assert batch.lag_observed_BLK[0, 8].all(), "the last value is known at the first step of the horizon"
@@ -195,8 +187,7 @@ def test_a_rank_without_windows_gets_an_empty_batch() -> None:
 
 def test_a_batch_moves_to_a_device_as_a_whole() -> None:
     panel = panel_of([60])
-    batch = Windows(panel, Features.fit(panel), context=8, horizon=4)(np.array([0]), np.array([10]))
-    moved = batch.to("meta")
+    moved = Windows(panel, Features.fit(panel), context=8, horizon=4)(np.array([0]), np.array([10])).to("meta")
     assert {getattr(moved, f.name).device for f in fields(Batch) if f.name != "context"} == {torch.device("meta")}
     assert moved.context == 8
 

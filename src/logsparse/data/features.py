@@ -58,7 +58,8 @@ class Features:
         _check_covariates(panel, covariates)
         moments = [*_calendar_moments(panel, names), *(_covariate_moments(panel, name) for name in covariates)]
         # A constant feature tells nothing: with deviation 1 it becomes 0 in training and stays finite later.
-        std = tuple(s if s > 1e-7 * max(1.0, abs(m)) else 1.0 for m, s in moments)
+        # (Chunks of equal float32 values have an exact mean in float64, so that its deviation is 0 and not almost 0.)
+        std = tuple(s or 1.0 for _, s in moments)
         return cls(names=names, covariates=tuple(covariates), mean=tuple(m for m, _ in moments), std=std)
 
     def __call__(self, panel: Panel, series_B: Ints, step_BL: Ints, out_BLF: Floats | None = None) -> Floats:
