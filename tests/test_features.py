@@ -57,7 +57,7 @@ def of_datetime(t: datetime, age: int) -> list[int]:
         ("20min", ("month", "weekday", "hour", "minute", "age")),
         ("90min", ("month", "weekday", "hour", "minute", "age")),
         ("10s", ("month", "weekday", "hour", "minute", "second", "age")),
-        ("D", ("year", "month", "day", "age")),
+        ("D", ("year", "month", "day", "weekday", "age")),
         ("B", ("year", "month", "day", "weekday", "age")),
         ("W", ("year", "day_of_year", "age")),
         ("MS", ("year", "month", "age")),

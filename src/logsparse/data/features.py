@@ -24,7 +24,7 @@ CALENDAR = ("year", "month", "day", "weekday", "hour", "minute", "second", "day_
 
 
 def features_for(freq: Freq) -> tuple[str, ...]:
-    """The calendar features worth having at this frequency; the paper's for hours, 15 or 20 minutes and days."""
+    """The calendar features worth having at this frequency; the paper's for hours and finer steps."""
     if freq.kind == "index":
         return ("age",)
     if freq.kind == "business":
@@ -32,7 +32,8 @@ def features_for(freq: Freq) -> tuple[str, ...]:
     if freq.kind == "month":
         return ("year", "age") if freq.count % 12 == 0 else ("year", "month", "age")
     if freq.count % DAY == 0:
-        return ("year", "day_of_year", "age") if freq.count % (7 * DAY) == 0 else ("year", "month", "day", "age")
+        weekly = freq.count % (7 * DAY) == 0
+        return ("year", "day_of_year", "age") if weekly else ("year", "month", "day", "weekday", "age")
     minute = ("minute",) if freq.count % (3600 * SECOND) else ()
     second = ("second",) if freq.count % (60 * SECOND) else ()
     return ("month", "weekday", "hour", *minute, *second, "age")
