@@ -1,7 +1,7 @@
 """Length -> the cells each cell may attend to, as distances into the past: which, how many, what they reach.
 
 A pattern is a function: `restart(96).distances(768)`. All rows share one sorted set of distances (0 is the
-cell itself), so no distance ever points to the future; the first `dense_rows` rows attend to their whole past.
+cell itself), so none ever points to the future; the first `dense_rows` rows attend to their whole past.
 Positions count from 0. Drawing lives in `draw`; nothing here needs torch.
 """
 
@@ -96,7 +96,7 @@ def full(*, dense_rows: int = 0) -> Pattern:
 
 
 def logsparse(base: int = 2, *, dense_rows: int = 0) -> Pattern:
-    """s = 0 and every s = base^e."""
+    """Every s = base^e, and s = 0."""
     return Pattern("logsparse", (("base", _whole("base", base, least=2)),), dense_rows=dense_rows)
 
 

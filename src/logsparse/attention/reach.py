@@ -1,8 +1,8 @@
-"""Distances, a length and a number of dense first rows -> what each row has received after some layers, and by
-how many paths. `Pattern` is the face of these functions.
+"""Distances, length, dense first rows -> what each row has received after some layers, and by how many paths.
 
-Without dense rows, whether row l hears cell j depends on l - j alone, so all of it is worked out on one line of
-`length` distances. Dense rows add one thing: a row that hears dense row p hears, one layer later, all before p.
+`Pattern` is the face of these functions. Without dense rows, whether row l hears cell j depends on l - j
+alone, so all is worked out on one line of `length` distances, never on a square. Dense rows add one thing: a
+row that hears dense row p hears, one layer later, everything before p.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def count_paths(distances: Sequence[int], span: int, dense_cells: int, edges: in
 
 
 def _crossings(distances: Sequence[int], length: int) -> Iterator[Bools]:
-    """Which distances information has crossed after 0, 1, 2, ... layers, for as long as anything can change."""
+    """Which distances information has crossed after 0, 1, 2, ... layers, while anything can change."""
     after = np.zeros(length, bool)
     after[0] = True
     yield after
