@@ -66,6 +66,7 @@ def test_restart_is_local_kept_to_sub_and_repeated_at_every_multiple_of_sub(
 @given(sub=st.integers(2, 5000))
 def test_restart_without_a_width_takes_the_paper_s_logarithm(sub: int) -> None:
     assert restart(sub) == restart(sub, math.ceil(math.log2(sub)))
+    assert restart(1) == restart(1, 1)
 
 
 @given(length=lengths)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
-from logsparse.attention.reach import Bools
+from logsparse.attention.reach import Bools, arrivals
 
 short = st.integers(1, 40)
 patterns = st.one_of(
@@ -92,6 +92,18 @@ def test_layers_to_reach_is_the_first_number_with_nothing_missing(pattern: Patte
     past = np.tri(length, dtype=bool)
     found = (k for k in range(length + 1) if (by_matrix_products(pattern, length, k) == past).all())
     assert pattern.layers_to_reach(length) == next(found, None)
+
+
+@given(pattern=patterns, length=short)
+def test_arrivals_tell_when_the_last_row_first_hears_each_cell(pattern: Pattern, length: int) -> None:
+    layer_of = arrivals(pattern.distances(length), length, pattern.dense_rows)
+    for layers in range(8):
+        heard = by_matrix_products(pattern, length, layers)[-1]
+        assert ((layer_of >= 0) & (layer_of <= layers) == heard).all()
+
+
+def test_what_enters_the_dense_rows_in_the_last_layer_comes_out_one_layer_later() -> None:
+    assert list(arrivals((0, 5), 7, 2)) == [2, 1, -1, -1, -1, -1, 0]
 
 
 @given(pattern=patterns, query=st.integers(0, 25), key=st.integers(0, 25), edges=st.integers(0, 6))

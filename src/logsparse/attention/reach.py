@@ -37,12 +37,24 @@ def layers_until_complete(distances: Sequence[int], length: int, dense_rows: int
         gap = length if after.all() else int(np.argmin(after))
         complete = rows < gap
         if dense_rows and before is not None:
-            entry = _entry(before, dense_rows)
-            complete |= (entry >= 0) & (rows - entry <= gap)
+            complete |= rows - _entry(before, dense_rows) <= gap
         if complete.all():
             return layers
         before = after
     return None
+
+
+def arrivals(distances: Sequence[int], length: int, dense_rows: int) -> NDArray[np.int_]:
+    """For each cell, the number of layers after which the last row has received it; -1 if it never does."""
+    layer_of = np.full(length, -1)
+    before: Bools | None = None
+    for layers, after in enumerate(_crossings(distances, length)):
+        heard = after[::-1]
+        if dense_rows and before is not None:
+            heard = heard | (np.arange(length) <= _entry(before, dense_rows)[-1])
+        layer_of[heard & (layer_of < 0)] = layers
+        before = after
+    return layer_of
 
 
 def count_paths(distances: Sequence[int], span: int, dense_cells: int, edges: int) -> int:
@@ -80,7 +92,7 @@ def _crossings(distances: Sequence[int], length: int) -> Iterator[Bools]:
 def _entry(before: Bools, dense_rows: int) -> NDArray[np.int_]:
     """For each row the latest dense row it hears by way of the distances in `before`; negative if none."""
     rows = np.arange(len(before))
-    crossed = np.where(before, rows, 2 * len(before))
+    crossed = np.where(before, rows, len(before))
     next_crossed = np.minimum.accumulate(crossed[::-1])[::-1]
     entry: NDArray[np.int_] = rows - next_crossed[np.maximum(rows - dense_rows + 1, 0)]
     return entry
