@@ -33,7 +33,7 @@ template <class S, class T> struct Forward {
         scale(T(log2_e / __builtin_sqrt(double(p.width)))) {
     k = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
     v = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
-    q = {own.take<T>(Packed<T>::size(1, p.width)), p.width};
+    q = {own.take<T>(Packed<T>::size(stretch, p.width)), p.width};
     sum = {own.take<T>(Packed<T>::size(1, p.value_width)), p.value_width};
     scores = own.take<T>(chunk_max * tile);
     maximum = own.take<T>(tile), total = own.take<T>(tile), rescale = own.take<T>(tile);
@@ -41,36 +41,50 @@ template <class S, class T> struct Forward {
 
   void clear() { clear_ends(k, blocks), clear_ends(v, blocks); }
 
-  void prepare(int64_t head, int64_t b) {
+  void prepare(int64_t head, int64_t b, int64_t end) {
     const int64_t batch = head / p.heads, h = head % p.heads;
-    pack(k, b, Head<S>(p.k, batch, h), 0, p.length, T(1));
-    pack(v, b, Head<S>(p.v, batch, h), 0, p.length, T(1));
+    pack(k, b, end, Head<S>(p.k, batch, h), 0, p.length, T(1));
+    pack(v, b, end, Head<S>(p.v, batch, h), 0, p.length, T(1));
   }
 
+  // Stretch by stretch, so that what was packed last is still in the cache when its rows are computed.
   void whole(int64_t head) {
-    for (int64_t b = first_block; b < blocks; ++b) phase(0, head, b);
+    for (int64_t b = 0; b < blocks; b += stretch) {
+      const int64_t end = b + stretch < blocks ? b + stretch : blocks;
+      prepare(head, b, end);
+      Head<S> source(p.q, head / p.heads, head % p.heads);
+      source.data += b * tile * source.row;
+      pack(q, 0, end - b, source, 0, p.length - b * tile, scale);
+      for (int64_t i = b; i < end; ++i)
+        if (i >= first_block) tile_of(head, i, q.block(i - b));
+    }
   }
 
   void phase(int, int64_t head, int64_t b) {
     if (b < first_block) return;
-    const int64_t batch = head / p.heads, h = head % p.heads, start = b * tile;
-    dropout.enter(p.seed, batch, h);
-    Head<S> source(p.q, batch, h);
-    source.data += start * source.row;
-    pack(q, 0, source, 0, p.length - start, scale);
+    Head<S> source(p.q, head / p.heads, head % p.heads);
+    source.data += b * tile * source.row;
+    pack(q, 0, 1, source, 0, p.length - b * tile, scale);
+    tile_of(head, b, q.block(0));
+  }
+
+  void tile_of(int64_t head, int64_t b, const T* queries) {
+    const int64_t start = b * tile;
+    dropout.enter(p.seed, head / p.heads, head % p.heads);
     std::memset(sum.block(0), 0, sum.block_size() * sizeof(T));
     for (int i = 0; i < tile; ++i) maximum[i] = lowest, total[i] = 0;
 
     T* rows[chunk_max];
     for (int m = 0; m < chunk_max; ++m) rows[m] = scores + m * tile;
+    const Reach back{start, p.length, -1};
     const int64_t reach = distances_in_reach(p, start);
     for (int64_t m = 0, size; m < reach; m += size) {
       const int64_t chunks = (reach - m + chunk_max - 1) / chunk_max;
       size = (reach - m + chunks - 1) / chunks;
-      tile_dots(q.block(0), k, start, -1, p.distances + m, size, rows);
+      tile_dots(queries, k, back, p.distances + m, size, rows);
       softmax(start, p.distances + m, size);
       if (m > 0) rescale_sum();
-      tile_combine(sum.block(0), v, start, -1, p.distances + m, size, rows);
+      tile_combine(sum.block(0), v, back, p.distances + m, size, rows);
     }
     finish(head, start);
   }

@@ -40,7 +40,9 @@ struct Pieces {
   }
 };
 
-// Work has: a constructor (problem, shared pieces, own pieces), clear(), prepare(head, block), `phases` passes
+constexpr int stretch = 16;  // blocks packed in one go
+
+// Work has: a constructor (problem, shared pieces, own pieces), clear(), prepare(head, from, to), `phases` passes
 // phase(n, head, block) that may run in any order of blocks once the pass before is complete, and whole(head).
 // With at least as many heads as threads each thread takes whole heads; otherwise all threads share one head at a time.
 template <class Work> void run(const Problem& p, int64_t blocks) {
@@ -67,7 +69,7 @@ template <class Work> void run(const Problem& p, int64_t blocks) {
         work.clear();
         for (int64_t head = 0; head < heads; ++head) {
 #pragma omp for schedule(static)
-          for (int64_t b = 0; b < blocks; ++b) work.prepare(head, b);
+          for (int64_t b = 0; b < blocks; b += stretch) work.prepare(head, b, b + stretch < blocks ? b + stretch : blocks);
           for (int n = 0; n < Work::phases; ++n) {
 #pragma omp for schedule(dynamic)
             for (int64_t b = 0; b < blocks; ++b) work.phase(n, head, b);
@@ -77,7 +79,6 @@ template <class Work> void run(const Problem& p, int64_t blocks) {
         work.clear();
 #pragma omp for schedule(dynamic)
         for (int64_t head = 0; head < heads; ++head) {
-          for (int64_t b = 0; b < blocks; ++b) work.prepare(head, b);
           work.whole(head);
         }
       }

@@ -36,6 +36,12 @@ LOGSPARSE_INLINE void narrow(float x, bfloat16* y) {
   *y = x != x ? bfloat16(0x7FC0) : bfloat16((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);  // nearest, ties to even
 }
 
+template <class T> LOGSPARSE_INLINE Vec<T> load_wide(const T* p) { return load(p); }
+template <class T> LOGSPARSE_INLINE Vec<T> load_wide(const bfloat16* p) {
+  typedef bfloat16 Loose __attribute__((vector_size(LOGSPARSE_BYTES / 2), aligned(2), may_alias));
+  return (Vec<T>)(__builtin_convertvector(*reinterpret_cast<const Loose*>(p), Bits<T>) << 16);
+}
+
 // One head of a View, as stored.
 template <class S> struct Head {
   S* data;
@@ -56,22 +62,24 @@ template <class T> struct Packed {
   }
 };
 
-// Rows [from, to) of the source become positions of block b; positions of the block outside them become zero.
+// Positions of the source around [from, to) fill the blocks [b, end); positions outside [from, to) become zero. Channel
+// by channel through several blocks: the source is then read as few long streams, which the hardware can foresee.
 template <class S, class T>
-void pack(const Packed<T>& packed, int64_t b, const Head<S>& source, int64_t from, int64_t to, T factor) {
-  const int64_t start = b * tile;
-  const int64_t lo = from > start ? from - start : 0, hi = to - start < tile ? to - start : tile;
-  T* const block = packed.block(b);
-  T* const before = packed.block(b - 1) + tile;
+void pack(const Packed<T>& packed, int64_t b, int64_t end, const Head<S>& source, int64_t from, int64_t to, T factor) {
   for (int64_t c = 0; c < packed.width; ++c) {
-    T* row = block + c * row_stride<T>;
-    const S* in = source.data + start * source.row + c * source.channel;
-    if (lo == 0 && hi == tile && source.row == 1) {
-      for (int64_t i = 0; i < tile; ++i) row[i] = widen(in[i]) * factor;
-    } else {
-      for (int64_t i = 0; i < tile; ++i) row[i] = i >= lo && i < hi ? T(widen(in[i * source.row]) * factor) : T(0);
+    const S* const in = source.data + c * source.channel;
+    for (int64_t block = b; block < end; ++block) {
+      T* const row = packed.block(block) + c * row_stride<T>;
+      const int64_t start = block * tile;
+      if (source.row == 1 && from <= start && start + tile <= to) {
+        for (int i = 0; i < tile; i += lanes<T>) store(row + i, load_wide<T>(in + start + i) * factor);
+      } else {
+        for (int64_t l = start; l < start + tile; ++l)
+          row[l - start] = l >= from && l < to ? T(widen(in[l * source.row]) * factor) : T(0);
+      }
+      T* const before = packed.block(block - 1) + c * row_stride<T> + tile;
+      for (int i = 0; i < spill<T>; i += lanes<T>) store(before + i, load(row + i));
     }
-    std::memcpy(before + c * row_stride<T>, row, spill<T> * sizeof(T));
   }
 }
 
@@ -146,16 +154,27 @@ LOGSPARSE_INLINE int64_t group_size(int64_t left) {
     default: call(6); break;                                                                  \
   }
 
-// dots over a whole tile: rows[m][...] for the distances m of [from, to); the other end of distance s is start + sign * s.
+// Which cells a tile meets at distance s: position i of the tile and position start + sign * s + i of the other side.
+// Rows look back (sign -1, cells before 0 do not exist), keys look forward (sign 1, rows from `length` on do not exist).
+struct Reach {
+  int64_t start, length;
+  int sign;
+  template <class T> LOGSPARSE_INLINE int64_t begin(int64_t s) const {  // first pair with a cell in it
+    return sign < 0 && s > start ? (s - start) / pair<T> * pair<T> : 0;
+  }
+  LOGSPARSE_INLINE int64_t end(int64_t s) const { return sign > 0 && length - start - s < tile ? length - start - s : tile; }
+};
+
+// rows[m] = the products of the tile with distance m. Pairs without a cell in any distance of a group are left as they are.
 template <class T>
-void tile_dots(const T* a, const Packed<T>& other, int64_t start, int sign, const int64_t* distances, int64_t count,
-               T* const* rows) {
+void tile_dots(const T* a, const Packed<T>& other, Reach reach, const int64_t* distances, int64_t count, T* const* rows) {
   for (int64_t m = 0, size; m < count; m += size) {
     size = group_size(count - m);
-    for (int i = 0; i < tile; i += pair<T>) {
+    for (int64_t i = reach.begin<T>(distances[m]); i < reach.end(distances[m]); i += pair<T>) {
       const T* b[group_max];
       T* out[group_max];
-      for (int64_t g = 0; g < size; ++g) b[g] = other.at(start + sign * distances[m + g] + i), out[g] = rows[m + g] + i;
+      for (int64_t g = 0; g < size; ++g)
+        b[g] = other.at(reach.start + reach.sign * distances[m + g] + i), out[g] = rows[m + g] + i;
 #define LOGSPARSE_CALL(G) dots<T, G>(a + i, b, other.width, out)
       LOGSPARSE_EACH_GROUP(size, LOGSPARSE_CALL)
 #undef LOGSPARSE_CALL
@@ -163,14 +182,16 @@ void tile_dots(const T* a, const Packed<T>& other, int64_t start, int sign, cons
   }
 }
 
+// sum += the other side, weighted by rows[m] at distance m.
 template <class T>
-void tile_combine(T* sum, const Packed<T>& other, int64_t start, int sign, const int64_t* distances, int64_t count,
+void tile_combine(T* sum, const Packed<T>& other, Reach reach, const int64_t* distances, int64_t count,
                   const T* const* rows) {
   for (int64_t m = 0, size; m < count; m += size) {
     size = group_size(count - m);
-    for (int i = 0; i < tile; i += pair<T>) {
+    for (int64_t i = reach.begin<T>(distances[m]); i < reach.end(distances[m]); i += pair<T>) {
       const T *b[group_max], *weight[group_max];
-      for (int64_t g = 0; g < size; ++g) b[g] = other.at(start + sign * distances[m + g] + i), weight[g] = rows[m + g] + i;
+      for (int64_t g = 0; g < size; ++g)
+        b[g] = other.at(reach.start + reach.sign * distances[m + g] + i), weight[g] = rows[m + g] + i;
 #define LOGSPARSE_CALL(G) combine<T, G>(sum + i, b, other.width, weight)
       LOGSPARSE_EACH_GROUP(size, LOGSPARSE_CALL)
 #undef LOGSPARSE_CALL

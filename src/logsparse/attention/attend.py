@@ -4,7 +4,7 @@
 
 | backend | what it does | when `auto` takes it |
 |---|---|---|
-| native | the C++ kernel: time O(L * M), memory O(L), no copy of channel-first memory | on a CPU, where it was built |
+| native | the C++ kernel: time O(L * M), memory O(L), any strides | on a CPU, where it was built |
 | sdpa | torch's own attention | full pattern without dropout |
 | shifted | plain torch, memory O(L * M) | otherwise |
 | dense | an L x L mask: the oracle of the tests | never |
@@ -23,7 +23,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from logsparse.attention.dense import dense
 from logsparse.attention.dropout import draw_seed
 from logsparse.attention.native import available, native
-from logsparse.attention.pattern import Pattern, full
+from logsparse.attention.pattern import Pattern
 from logsparse.attention.shifted import pattern_weights, shifted
 from logsparse.errors import ConfigError, DataError
 
@@ -54,7 +54,7 @@ def attend(
         chosen = "shifted"
     seed = draw_seed(generator) if dropout > 0 else None
     if chosen == "dense":
-        return dense(q, k, v, pattern, dropout, seed)
+        return dense(q, k, v, torch.from_numpy(pattern.mask(length)).to(q.device), dropout, seed)
     over_cells = native if chosen == "native" else shifted
     corner = 0 if len(distances) == length else min(pattern.dense_rows, length)
     if corner == 0:
@@ -74,7 +74,8 @@ def attention_weights(q: Tensor, k: Tensor, pattern: Pattern) -> tuple[Tensor, t
 def _corner(q: Tensor, k: Tensor, v: Tensor, dropout: float, seed: Tensor | None) -> Tensor:
     if seed is None:
         return scaled_dot_product_attention(q, k, v, is_causal=True)
-    return dense(q, k, v, full(), dropout, seed)
+    causal = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device).tril()
+    return dense(q, k, v, causal, dropout, seed)
 
 
 def _choose(q: Tensor, is_full: bool, dropout: float) -> str:
@@ -104,9 +105,9 @@ def _check(q: Tensor, k: Tensor, v: Tensor, backend: str, dropout: float) -> Non
     shapes = [tuple(x.shape) for x in (q, k, v)]
     if q.ndim != 4 or shapes[0] != shapes[1] or v.ndim != 4 or shapes[0][:3] != shapes[2][:3] or 0 in q.shape:
         raise DataError(
-            "q and k must be (batch, heads, length, channels), v the same but for its channels; none may be empty.",
+            "q and k must be (batch, heads, length, channels), v the same but for channels; none empty.",
             got=f"q {shapes[0]}, k {shapes[1]}, v {shapes[2]}",
-            hint="reshape a (batch, length, width) projection with .unflatten(-1, (heads, -1)).transpose(1, 2).",
+            hint="(batch, length, width) becomes that by .unflatten(-1, (heads, -1)).transpose(1, 2).",
         )
     kinds = [(x.dtype, x.device) for x in (q, k, v)]
     if len(set(kinds)) > 1 or q.dtype not in _DTYPES:

@@ -1,6 +1,6 @@
-"""q, k, v, pattern -> attention by an L x L mask: the oracle that every other backend is compared with.
+"""q, k, v, mask -> attention by an L x L mask: the oracle that every other backend is compared with.
 
-Slow and obvious on purpose. `weights` is also the plain way to see where a query looks.
+Slow and obvious on purpose.
 """
 
 # B batch, H heads, L length (queries), J keys (= L), D channels of q and k, E channels of v
@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from logsparse.attention.dropout import factors
-from logsparse.attention.pattern import Pattern
 
 
-def dense(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, dropout: float, seed: Tensor | None) -> Tensor:
-    """q, k (B, H, L, D), v (B, H, L, E) -> (B, H, L, E)."""
-    weights_BHLJ = masked_softmax(q, k, torch.from_numpy(pattern.mask(q.shape[-2])).to(q.device))
+def dense(q: Tensor, k: Tensor, v: Tensor, mask_LJ: Tensor, dropout: float, seed: Tensor | None) -> Tensor:
+    """q, k (B, H, L, D), v (B, H, L, E), mask true where row l sees cell j -> (B, H, L, E)."""
+    wide = torch.promote_types(q.dtype, torch.float32)
+    scores_BHLJ = q.to(wide) @ k.to(wide).mT / math.sqrt(q.shape[-1])
+    weights_BHLJ = scores_BHLJ.masked_fill(~mask_LJ, -math.inf).softmax(-1)
     if seed is not None:
         rows_L = torch.arange(q.shape[-2], device=q.device)
         distance_LJ = (rows_L[:, None] - rows_L).clamp(min=0)
@@ -27,10 +28,3 @@ def dense(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, dropout: float, see
             weights_BHLJ
         )
     return (weights_BHLJ @ v.to(weights_BHLJ.dtype)).to(v.dtype)
-
-
-def masked_softmax(q: Tensor, k: Tensor, mask_LJ: Tensor) -> Tensor:
-    """(B, H, L, J) in at least float32, whatever comes in."""
-    wide = torch.promote_types(q.dtype, torch.float32)
-    scores_BHLJ = q.to(wide) @ k.to(wide).mT / math.sqrt(q.shape[-1])
-    return scores_BHLJ.masked_fill(~mask_LJ, -math.inf).softmax(-1)

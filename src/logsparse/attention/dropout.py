@@ -7,9 +7,9 @@ x *= 0x846CA68B, x ^= x >> 16, and G = 0x9E3779B9:
     key  = mix(key + batch * G);  key = mix(key + head * G)
     cell = mix(mix(position ^ key) + distance * G)
 
-A cell stays, multiplied by 1 / (1 - rate), when cell >> 8 >= round(rate * 2^24); else it becomes 0. Position is the
-query's, distance = query - key. No mask is ever stored: every backend and both passes compute the same one, and
-`native/dropout.h` holds this rule a second time.
+A cell stays, multiplied by 1 / (1 - rate), when cell >> 8 >= round(rate * 2^24); else it becomes 0. Position
+is the query's, distance = query - key. No mask is ever stored: every backend and both passes compute the same
+one. `native/dropout.h` holds this rule a second time.
 """
 
 # B batch, H heads

@@ -1,14 +1,16 @@
-"""q, k, v, distances -> attention over the pattern's cells by the C++ kernel, as a torch operator with gradients.
+"""q, k, v, distances -> attention over the pattern's cells by the C++ kernel, an operator with gradients.
 
-The operator takes tensors of any strides and never copies one; it is registered with `torch.library`, with fake
-tensors and a gradient, so that `torch.compile` sees one opaque node. Nothing of size L x M is kept between the passes:
-only q, k, v and one log-sum-exp a row.
+The operator takes tensors of any strides and never copies one; it is registered with `torch.library`, with
+fake tensors and a gradient, so that `torch.compile` sees one opaque node. Nothing of size L x M is kept
+between the passes: only q, k, v and one log-sum-exp a row.
 """
 
 # B batch, H heads, L length, R rows asked for (L - first_row), D channels of q and k, E channels of v
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -16,10 +18,9 @@ from typing import Any
 import torch  # before _native: torch's OpenMP runtime must be the one both use
 from torch import Tensor
 
-try:
-    from logsparse import _native
-except ImportError:  # installed without a compiler
-    _native = None
+_native: Any = None
+with contextlib.suppress(ImportError):  # installed without a compiler
+    _native = importlib.import_module("logsparse._native")
 
 _TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
 _log = logging.getLogger(__name__)

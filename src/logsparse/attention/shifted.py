@@ -1,7 +1,7 @@
 """q, k, v, distances -> attention over the pattern's cells in plain torch: any device, O(L * M) memory.
 
-Distance s pairs every row l with cell l - s: one shifted view of k and v, no gather. `pattern_weights` gives the weights
-themselves, for pictures.
+Distance s pairs every row l with cell l - s: one shifted view of k and v, no gather. `pattern_weights` gives
+the weights themselves, for pictures.
 """
 
 # B batch, H heads, L length, R rows asked for, M distances, D channels of q and k, E channels of v
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn.functional import pad
 
 from logsparse.attention.dropout import factors
 
@@ -42,7 +42,7 @@ def shifted(
 
 
 def pattern_weights(q: Tensor, k: Tensor, distances: Sequence[int]) -> Tensor:
-    """(B, H, L, M): the weight row l puts on cell l - distances[m]; 0 where that cell lies before the start."""
+    """(B, H, L, M): the weight of row l on cell l - distances[m]; 0 where that lies before the start."""
     return _weights(q, k, distances, 0).movedim(0, -1)
 
 
@@ -58,7 +58,7 @@ def _weights(q: Tensor, k: Tensor, distances: Sequence[int], first_row: int) -> 
 
 
 def _pad(x: Tensor, distances: Sequence[int]) -> Tensor:
-    return F.pad(x, (0, 0, distances[-1], 0))
+    return pad(x, (0, 0, distances[-1], 0))
 
 
 def _shift(padded: Tensor, s: int, distances: Sequence[int], first_row: int, length: int) -> Tensor:
