@@ -1,4 +1,95 @@
-// The CPU attention kernel of logsparse. Empty room: the kernel moves in with the attention package.
+// Binding: plain integers from Python (addresses, strides, sizes) -> one Problem -> the best kernel the processor can run.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
-NB_MODULE(_native, m) { m.doc() = "logsparse CPU attention kernel"; }
+#include <stdexcept>
+
+#include "problem.h"
+
+namespace nb = nanobind;
+using namespace logsparse;
+
+// (address, batch stride, head stride, row stride, channel stride)
+typedef std::array<int64_t, 5> Tensor;
+// (type, batch, heads, length, width, value width, first row, threads)
+typedef std::array<int64_t, 8> Sizes;
+typedef std::vector<int64_t> Distances;
+
+struct Level {
+  const char* name;
+  void (*forward)(const Problem&);
+  void (*backward)(const Problem&);
+};
+
+static std::vector<Level> levels() {
+  std::vector<Level> found{{"baseline", baseline::forward, baseline::backward}};
+#ifdef LOGSPARSE_X86
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    found.push_back({"avx2", avx2::forward, avx2::backward});
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+      found.push_back({"avx512", avx512::forward, avx512::backward});
+  }
+#endif
+  return found;
+}
+
+static const std::vector<Level> available = levels();
+static Level chosen = available.back();
+
+static View view(const Tensor& t) { return {reinterpret_cast<void*>(t[0]), t[1], t[2], t[3], t[4]}; }
+
+static Problem problem(const std::vector<Tensor>& tensors, const Sizes& sizes, const Distances& distances, int64_t lse,
+                       uint64_t seed, double dropout) {
+  Problem p;
+  p.type = static_cast<Type>(sizes[0]);
+  p.batch = sizes[1], p.heads = sizes[2], p.length = sizes[3], p.width = sizes[4], p.value_width = sizes[5];
+  p.first_row = sizes[6], p.threads = sizes[7] > 0 ? int(sizes[7]) : 1;
+  p.distances = distances.data(), p.distance_count = int64_t(distances.size());
+  p.lse = reinterpret_cast<void*>(lse), p.seed = seed, p.dropout = dropout;
+  p.q = view(tensors[0]), p.k = view(tensors[1]), p.v = view(tensors[2]);
+  return p;
+}
+
+static void forward(const std::array<Tensor, 4>& tensors, const Sizes& sizes, const Distances& distances, int64_t lse,
+                    uint64_t seed, double dropout) {
+  Problem p = problem({tensors.begin(), tensors.end()}, sizes, distances, lse, seed, dropout);
+  p.out = view(tensors[3]);
+  nb::gil_scoped_release release;
+  chosen.forward(p);
+}
+
+static void backward(const std::array<Tensor, 7>& tensors, const Sizes& sizes, const Distances& distances, int64_t lse,
+                     uint64_t seed, double dropout) {
+  Problem p = problem({tensors.begin(), tensors.end()}, sizes, distances, lse, seed, dropout);
+  p.grad_out = view(tensors[3]), p.grad_q = view(tensors[4]), p.grad_k = view(tensors[5]), p.grad_v = view(tensors[6]);
+  nb::gil_scoped_release release;
+  chosen.backward(p);
+}
+
+static void use(const std::string& name) {
+  for (const Level& level : available)
+    if (name == level.name) {
+      chosen = level;
+      return;
+    }
+  throw std::invalid_argument("no such instruction set here: " + name);
+}
+
+NB_MODULE(_native, m) {
+  m.doc() = "logsparse CPU attention kernel: addresses and strides in, memory filled; logsparse.attention.native is its face.";
+  m.def("forward", &forward, nb::arg("tensors"), nb::arg("sizes"), nb::arg("distances"), nb::arg("lse"), nb::arg("seed"),
+        nb::arg("dropout"), "Fill out (the fourth tensor) and lse from q, k, v.");
+  m.def("backward", &backward, nb::arg("tensors"), nb::arg("sizes"), nb::arg("distances"), nb::arg("lse"), nb::arg("seed"),
+        nb::arg("dropout"), "Fill the gradients (the last three tensors) from q, k, v, grad_out and lse.");
+  m.def("levels", [] {
+    std::vector<std::string> names;
+    for (const Level& level : available) names.emplace_back(level.name);
+    return names;
+  }, "Instruction sets that were built and that this processor runs, best last.");
+  m.def("level", [] { return std::string(chosen.name); }, "The instruction set in use.");
+  m.def("use", &use, nb::arg("name"), "Choose an instruction set: for tests and measurements.");
+}

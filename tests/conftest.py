@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+# Two test workers with two threads each would wait for one another; set before torch starts its threads.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
 import polars as pl
 import pytest

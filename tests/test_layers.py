@@ -16,15 +16,17 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # Each file may import only what stands above it. CONTRIBUTING.md shows the same picture.
 ORDER = [
     "errors",
-    "attention.pattern",
+    "attention.reach", "attention.pattern",
     "data.calendar", "data.panel", "data.files", "data.table", "data.grid", "data.frame",
     "data.moments", "data.features", "data.scale", "data.candidates", "data.sampler", "data.windows", "data.synthetic",
     "pictures",
-    "attention.draw",
+    "attention.panels", "attention.draw",
+    "attention.dropout", "attention.dense", "attention.shifted", "attention.native", "attention.attend",
+    "attention.step", "attention.layer",
     "forecast",
     "baselines", "baselines.naive",
     "backtesting", "metrics",
-    "cli", "__main__",
+    "commands.pattern", "cli", "__main__",
 ]  # fmt: skip
 
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logsparse.commands.pattern import pattern
 from logsparse.errors import LogsparseError
 
 if TYPE_CHECKING:
@@ -120,6 +121,9 @@ def demo(out: Annotated[Path, typer.Option("-o", "--out", help="folder to write 
     save_figure(forecaster.fit(history).forecast().plot(history=96), picture)
     _say(f"wrote {picture}")
     _print_scores(results)
+
+
+app.command()(pattern)
 
 
 def _range(numbers: list[int]) -> str:

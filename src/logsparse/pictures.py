@@ -55,6 +55,9 @@ def save_figure(figure: Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}{path.suffix}")
     undated = {"CreationDate": None} if path.suffix == ".pdf" else {"Date": None} if path.suffix == ".svg" else {}
-    with mpl.rc_context({"svg.hashsalt": "logsparse"}):
-        figure.savefig(beside, metadata=undated, dpi=150)
-    beside.replace(path)
+    try:
+        with mpl.rc_context({"svg.hashsalt": "logsparse"}):
+            figure.savefig(beside, metadata=undated, dpi=150)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,199 @@
+// q, k, v, log-sum-exp and the gradient of out -> gradients of q, k, v. Scores are computed anew; a key's gradient is
+// gathered from the rows that see it (key j is seen by row j + s), so that no two threads write one place.
+//
+// A thread with a head of its own goes through the tiles from the last to the first: when tile b's rows are done, so are
+// all the rows that see tile b's keys, and their weights need to be kept for s + tile positions only: a ring for each
+// distance, about L numbers for LogSparse. Where the rings would be large, or threads share a head, keys compute the
+// weights once more.
+#pragma once
+#include "forward.h"
+
+namespace logsparse {
+namespace LOGSPARSE_ISA {
+
+template <class S, class T> struct Backward {
+  static constexpr int phases = 2;
+  static constexpr T never = T(1e30);  // log-sum-exp of a row that is not ours: its weights become exactly 0
+  static constexpr int64_t ring_limit = (int64_t(1) << 20) / sizeof(T);
+  const Problem& p;
+  Packed<T> q, k, v, grad, sum_width, sum_value;
+  T *lse, *delta, *memory;
+  T **weights, **slopes;            // where each distance's tile of cell weights, and of score gradients, is written
+  const T **seen_weights, **seen_slopes;  // where the keys of a tile find theirs
+  Dropout<T> dropout;
+  const int64_t blocks, first_block;
+  const T scale;
+  bool rings;
+
+  // Blocks that distance s must remember; one more repeats the first, so that two neighbours are always one piece.
+  static int64_t ring(int64_t s) { return s / tile + 2; }
+
+  Backward(const Problem& problem, Pieces& shared, Pieces& own)
+      : p(problem), dropout(problem.dropout), blocks((p.length + tile - 1) / tile), first_block(p.first_row / tile),
+        scale(T(1 / __builtin_sqrt(double(p.width)))) {
+    q = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
+    k = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
+    v = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
+    grad = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
+    lse = shared.take<T>((blocks + 2) * tile), delta = shared.take<T>((blocks + 2) * tile);
+    sum_width = {own.take<T>(Packed<T>::size(1, p.width)), p.width};
+    sum_value = {own.take<T>(Packed<T>::size(1, p.value_width)), p.value_width};
+    const int64_t packed_size = 2 * Packed<T>::size(blocks, p.width + p.value_width);
+    int64_t ring_size = 0;
+    for (int64_t m = 0; m < p.distance_count; ++m) ring_size += 2 * (ring(p.distances[m]) + 1) * tile;
+    rings = p.batch * p.heads >= p.threads && (ring_size <= ring_limit || ring_size <= packed_size / 4);
+    memory = own.take<T>(rings ? ring_size : 2 * p.distance_count * tile);
+    weights = own.take<T*>(p.distance_count), slopes = own.take<T*>(p.distance_count);
+    seen_weights = own.take<const T*>(p.distance_count), seen_slopes = own.take<const T*>(p.distance_count);
+    if (own.data != nullptr && !rings)
+      for (int64_t m = 0; m < p.distance_count; ++m) {
+        seen_weights[m] = weights[m] = memory + 2 * m * tile;
+        seen_slopes[m] = slopes[m] = weights[m] + tile;
+      }
+  }
+
+  void clear() {
+    clear_ends(q, blocks), clear_ends(k, blocks), clear_ends(v, blocks), clear_ends(grad, blocks);
+    for (int64_t i = 0; i < (blocks + 2) * tile; ++i) lse[i] = never, delta[i] = 0;
+  }
+
+  void prepare(int64_t head, int64_t b, int64_t end) {
+    const int64_t batch = head / p.heads, h = head % p.heads, rows = p.length - p.first_row;
+    pack(q, b, end, Head<S>(p.q, batch, h), 0, p.length, T(scale * log2_e));
+    pack(k, b, end, Head<S>(p.k, batch, h), 0, p.length, T(1));
+    pack(v, b, end, Head<S>(p.v, batch, h), 0, p.length, T(1));
+    Head<S> source(p.grad_out, batch, h);
+    source.data -= p.first_row * source.row;
+    pack(grad, b, end, source, p.first_row, p.length, T(1));
+    const T* kept = static_cast<const T*>(p.lse) + head * rows - p.first_row;
+    for (int64_t l = b * tile; l < end * tile && l < p.length; ++l)
+      if (l >= p.first_row) lse[l] = kept[l];
+  }
+
+  void whole(int64_t head) {
+    for (int64_t b = 0; b < blocks; b += stretch) prepare(head, b, b + stretch < blocks ? b + stretch : blocks);
+    if (!rings) {
+      for (int n = 0; n < phases; ++n)
+        for (int64_t b = 0; b < blocks; ++b) phase(n, head, b);
+      return;
+    }
+    dropout.enter(p.seed, head / p.heads, head % p.heads);
+    turn_rings(blocks, true);
+    for (int64_t b = blocks - 1; b >= 0; --b) {
+      turn_rings(b, false);
+      rows_of(head, b);
+      repeat_first(b);
+      gather_keys(head, b);
+    }
+  }
+
+  void phase(int n, int64_t head, int64_t b) {
+    dropout.enter(p.seed, head / p.heads, head % p.heads);
+    if (n == 0) {
+      rows_of(head, b);
+    } else {
+      weigh_keys(b);
+      gather_keys(head, b);
+    }
+  }
+
+  // Points rows at the slot of block b, and keys at that of the rows which see them; `empty` writes the zeros after the end.
+  void turn_rings(int64_t b, bool empty) {
+    T* slot = memory;
+    for (int64_t m = 0; m < p.distance_count; ++m) {
+      const int64_t s = p.distances[m], size = ring(s), piece = (size + 1) * tile;
+      weights[m] = slot + b % size * tile, slopes[m] = weights[m] + piece;
+      seen_weights[m] = slot + (b + s / tile) % size * tile + s % tile, seen_slopes[m] = seen_weights[m] + piece;
+      slot += 2 * piece;
+      if (!empty) continue;
+      std::memset(weights[m], 0, tile * sizeof(T));
+      std::memset(slopes[m], 0, tile * sizeof(T));
+    }
+    if (empty) repeat_first(b);
+  }
+
+  void repeat_first(int64_t b) {
+    for (int64_t m = 0; m < p.distance_count; ++m) {
+      const int64_t size = ring(p.distances[m]);
+      if (b % size != 0) continue;
+      std::memcpy(weights[m] + size * tile, weights[m], tile * sizeof(T));
+      std::memcpy(slopes[m] + size * tile, slopes[m], tile * sizeof(T));
+    }
+  }
+
+  // Gradient of the queries of a tile; leaves the cells' weights, their scores' gradients, and each row's mean of these.
+  void rows_of(int64_t head, int64_t b) {
+    const int64_t start = b * tile, count = distances_in_reach(p, start);
+    const Reach back{start, p.length, -1};
+    tile_dots(q.block(b), k, back, p.distances, count, weights);
+    tile_dots(grad.block(b), v, back, p.distances, count, slopes);
+    for (int i = 0; i < tile; i += lanes<T>) {
+      const Vec<T> top = load(lse + start + i), lane = iota<T>(T(i));
+      Vec<T> mean{};
+      for (int64_t m = 0; m < count; ++m) {
+        const int64_t s = p.distances[m];
+        Vec<T> weight = exp2<T>(load(weights[m] + i) - top), slope = load(slopes[m] + i);
+        if (s > start + i) {
+          const Mask<T> inside = lane >= all<T>(T(s - start));
+          weight = inside ? weight : Vec<T>{}, slope = inside ? slope : Vec<T>{};
+        }
+        if (dropout.on) slope *= dropout.factors(start + i, s);
+        mean += weight * slope;
+        store(weights[m] + i, weight), store(slopes[m] + i, slope);
+      }
+      store(delta + start + i, mean);
+      for (int64_t m = 0; m < count; ++m) {
+        const Vec<T> weight = load(weights[m] + i);
+        store(slopes[m] + i, weight * (load(slopes[m] + i) - mean));
+        if (dropout.on) store(weights[m] + i, weight * dropout.factors(start + i, p.distances[m]));
+      }
+    }
+    gather(sum_width, k, back, count, slopes);
+    write(sum_width, p.grad_q, head, start, scale);
+  }
+
+  int64_t distances_in_sight(int64_t start) const {
+    int64_t count = p.distance_count;
+    while (p.distances[count - 1] + start >= p.length) --count;
+    return count;
+  }
+
+  // The weights and score gradients of the cells in which the keys of a tile are seen, computed from the keys' side.
+  void weigh_keys(int64_t b) {
+    const int64_t start = b * tile, count = distances_in_sight(start);
+    const Reach ahead{start, p.length, 1};
+    tile_dots(k.block(b), q, ahead, p.distances, count, weights);
+    tile_dots(v.block(b), grad, ahead, p.distances, count, slopes);
+    for (int64_t m = 0; m < count; ++m) {
+      for (int i = 0; i < tile; i += lanes<T>) {
+        const int64_t row = start + i + p.distances[m];
+        const Vec<T> weight = exp2<T>(load(weights[m] + i) - load(lse + row));
+        const Vec<T> stays = dropout.on ? dropout.factors(row, p.distances[m]) : all<T>(1);
+        store(slopes[m] + i, weight * (load(slopes[m] + i) * stays - load(delta + row)));
+        store(weights[m] + i, weight * stays);
+      }
+    }
+  }
+
+  void gather_keys(int64_t head, int64_t b) {
+    const int64_t start = b * tile, count = distances_in_sight(start);
+    const Reach ahead{start, p.length, 1};
+    gather(sum_width, q, ahead, count, seen_slopes);
+    write(sum_width, p.grad_k, head, start, T(ln_2));  // q was packed with log2(e) on it
+    gather(sum_value, grad, ahead, count, seen_weights);
+    write(sum_value, p.grad_v, head, start, T(1));
+  }
+
+  void gather(const Packed<T>& sum, const Packed<T>& other, Reach reach, int64_t count, const T* const* rows) {
+    std::memset(sum.block(0), 0, sum.block_size() * sizeof(T));
+    tile_combine(sum.block(0), other, reach, p.distances, count, rows);
+  }
+
+  void write(const Packed<T>& sum, const View& view, int64_t head, int64_t start, T factor) {
+    const int64_t hi = p.length - start < tile ? p.length - start : tile;
+    unpack(sum.block(0), sum.width, Head<S>(view, head / p.heads, head % p.heads), start, 0, hi, factor);
+  }
+};
+
+}  // namespace LOGSPARSE_ISA
+}  // namespace logsparse

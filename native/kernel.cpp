@@ -1,0 +1,23 @@
+// The kernel's two entries for one instruction set; CMake compiles this file once for each, with LOGSPARSE_ISA set.
+#include <cmath>
+
+#include "backward.h"
+#include "forward.h"
+
+namespace logsparse {
+namespace LOGSPARSE_ISA {
+
+template <template <class, class> class Work> void dispatch(const Problem& p) {
+  const int64_t blocks = (p.length + tile - 1) / tile;
+  switch (p.type) {
+    case Type::float32: return run<Work<float, float>>(p, blocks);
+    case Type::float64: return run<Work<double, double>>(p, blocks);
+    case Type::bfloat16: return run<Work<bfloat16, float>>(p, blocks);
+  }
+}
+
+void forward(const Problem& p) { dispatch<Forward>(p); }
+void backward(const Problem& p) { dispatch<Backward>(p); }
+
+}  // namespace LOGSPARSE_ISA
+}  // namespace logsparse

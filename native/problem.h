@@ -1,0 +1,39 @@
+// One attention problem as plain memory: what the binding hands to whichever build of the kernel fits the processor.
+#pragma once
+#include <cstdint>
+
+namespace logsparse {
+
+enum class Type : int { float32 = 0, float64 = 1, bfloat16 = 2 };
+
+// A (batch, head, row, channel) tensor with strides counted in elements.
+struct View {
+  void* data = nullptr;
+  int64_t batch = 0, head = 0, row = 0, channel = 0;
+};
+
+struct Problem {
+  Type type = Type::float32;
+  int64_t batch = 0, heads = 0, length = 0;
+  int64_t width = 0;        // channels of q and k
+  int64_t value_width = 0;  // channels of v and of the result
+  int64_t first_row = 0;    // rows before it are somebody else's work: out, lse and grad_out start at it
+  const int64_t* distances = nullptr;  // ascending, the first one is 0, all below length
+  int64_t distance_count = 0;
+  uint64_t seed = 0;
+  double dropout = 0;
+  int threads = 1;
+  View q, k, v, out, grad_out, grad_q, grad_k, grad_v;
+  void* lse = nullptr;  // base-2 log-sum-exp of each row, (batch, heads, length - first_row), in the computing type
+};
+
+#define LOGSPARSE_DECLARE(isa)         \
+  namespace isa {                      \
+  void forward(const Problem& problem);  \
+  void backward(const Problem& problem); \
+  }
+LOGSPARSE_DECLARE(baseline)
+LOGSPARSE_DECLARE(avx2)
+LOGSPARSE_DECLARE(avx512)
+
+}  // namespace logsparse

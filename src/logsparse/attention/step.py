@@ -1,0 +1,93 @@
+"""One query a path, shared history, own steps -> attention at one position: M cells read a step, not L.
+
+Many sample paths continue one series. The history's keys and values stand once per series; only the steps
+after it differ from path to path:
+
+    cache = StepCache.start(history_k, history_v, paths=200, steps=24)
+    cache.append(k, v)                                      # this step's keys and values of every path
+    out = attend_step(q, cache, pattern, cache.length - 1)  # the last row of attend over the path
+"""
+
+# N series, P paths, H heads, T history length, S steps, M cells read, D channels of q and k, E channels of v
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from logsparse.attention.pattern import Pattern
+from logsparse.errors import DataError
+
+
+@dataclass
+class StepCache:
+    """Keys and values of N series with P paths each: positions 0..T-1 are history, T.. the paths' own."""
+
+    history_k: Tensor
+    """(N, H, T, D), any strides: what `attend` took, not a copy."""
+    history_v: Tensor
+    """(N, H, T, E)."""
+    steps_k: Tensor
+    """(N, P, H, S, D), filled up to `taken`."""
+    steps_v: Tensor
+    """(N, P, H, S, E)."""
+    taken: int = 0
+
+    @staticmethod
+    def start(history_k: Tensor, history_v: Tensor, *, paths: int, steps: int) -> StepCache:
+        """A cache with room for `steps` steps of `paths` paths."""
+        series, heads = history_k.shape[:2]
+        room = (series, paths, heads, steps)
+        return StepCache(
+            history_k,
+            history_v,
+            history_k.new_empty((*room, history_k.shape[-1])),
+            history_v.new_empty((*room, history_v.shape[-1])),
+        )
+
+    @property
+    def length(self) -> int:
+        """Positions known so far."""
+        return self.history_k.shape[2] + self.taken
+
+    def append(self, k: Tensor, v: Tensor) -> None:
+        """One more step: k (N, P, H, D), v (N, P, H, E)."""
+        room = self.steps_k.shape[3]
+        if self.taken == room:
+            raise DataError(
+                f"This cache has room for {room} steps.",
+                got="one more",
+                hint="give StepCache.start the number of steps to come.",
+            )
+        self.steps_k[:, :, :, self.taken] = k
+        self.steps_v[:, :, :, self.taken] = v
+        self.taken += 1
+
+
+def attend_step(q: Tensor, cache: StepCache, pattern: Pattern, position: int) -> Tensor:
+    """Queries (N, P, H, D) at `position` -> (N, P, H, E); the cells up to `position` must be in the cache."""
+    if not 0 <= position < cache.length:
+        raise DataError(
+            "position must be one that the cache holds.",
+            got=f"{position} with {cache.length} positions",
+            hint="append this step's keys and values first.",
+        )
+    dense = position < pattern.dense_rows
+    distances = range(position + 1) if dense else pattern.distances(position + 1)
+    history = cache.history_k.shape[2]
+    old = torch.tensor([position - s for s in distances if position - s < history], device=q.device)
+    new = torch.tensor([position - s - history for s in distances if position - s >= history], device=q.device)
+    q_NHPD = q.transpose(1, 2) / math.sqrt(q.shape[-1])
+
+    old_k_NHMD = cache.history_k.index_select(2, old.long())
+    new_k_NHPMD = cache.steps_k.index_select(3, new.long()).transpose(1, 2)
+    scores_NHPM = torch.cat([q_NHPD @ old_k_NHMD.mT, (new_k_NHPMD @ q_NHPD[..., None])[..., 0]], dim=-1)
+    old_w_NHPM, new_w_NHPM = scores_NHPM.softmax(-1).tensor_split([len(old)], dim=-1)
+
+    old_v_NHME = cache.history_v.index_select(2, old.long())
+    new_v_NHPME = cache.steps_v.index_select(3, new.long()).transpose(1, 2)
+    out_NHPE: Tensor = old_w_NHPM @ old_v_NHME + (new_w_NHPM[..., None, :] @ new_v_NHPME)[..., 0, :]
+    return out_NHPE.transpose(1, 2)

@@ -1,0 +1,244 @@
+"""Every backend against the oracle, the front's rules, the one-step form."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from logsparse.attention import native as native_module
+from logsparse.attention.attend import attend, attention_weights
+from logsparse.attention.dropout import factors
+from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
+from logsparse.attention.step import StepCache, attend_step
+from logsparse.errors import ConfigError, DataError
+
+PATTERNS = {
+    "full": full(),
+    "logsparse": logsparse(),
+    "local": local(7),
+    "restart": restart(24),
+    "dense rows": restart(16, dense_rows=40),
+    "custom": from_distances([3, 64, 65, 200]),
+}
+LENGTHS = (1, 2, 3, 63, 64, 65, 127, 192, 768, 1000)
+WIDTHS = (1, 7, 25, 32, 64)
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 2e-2}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # the cases are small, and tests run side by side
+    yield
+    torch.set_num_threads(before)
+
+
+def random_inputs(
+    shape: tuple[int, int, int, int],
+    *,
+    values: int | None = None,
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k, v as leaves of (B, H, L, D), `values` channels in v; channel-first in memory for even seeds."""
+    generator = torch.Generator().manual_seed(seed)
+    batch, heads, length, width = shape
+
+    def leaf(channels: int) -> Tensor:
+        if seed % 2 == 0:
+            x = torch.randn(batch, heads, channels, length, generator=generator, dtype=torch.float64).mT
+        else:
+            x = torch.randn(batch, heads, length, channels, generator=generator, dtype=torch.float64)
+        return x.to(dtype).requires_grad_()
+
+    return leaf(width), leaf(width), leaf(values or width)
+
+
+def results(backend: str, qkv: tuple[Tensor, Tensor, Tensor], pattern: Pattern, dropout: float = 0.0) -> list[Tensor]:
+    """The output and the gradients of q, k, v for one fixed incoming gradient and one fixed dropout mask."""
+    out = attend(*qkv, pattern, backend=backend, dropout=dropout, generator=torch.Generator().manual_seed(7))
+    incoming = torch.randn(out.shape, generator=torch.Generator().manual_seed(8), dtype=torch.float64).to(out.dtype)
+    return [out.detach(), *torch.autograd.grad(out, qkv, incoming)]
+
+
+def assert_equal_to_oracle(got: list[Tensor], oracle: list[Tensor], tolerance: float) -> None:
+    # A gradient that is zero in exact arithmetic (q and k at length 1) is measured against the others' size.
+    largest_gradient = max(x.abs().max().item() for x in oracle[1:])
+    for name, x, y in zip(("out", "grad q", "grad k", "grad v"), got, oracle, strict=True):
+        size = y.abs().max().item()
+        size = size if size > 1e-3 * largest_gradient else largest_gradient
+        difference = (x.to(y.dtype) - y).abs().max().item()
+        assert difference <= tolerance * size, f"{name}: {difference / size:.1e}"
+
+
+def cases() -> Iterator[tuple[int, int, str, torch.dtype, float]]:
+    """Every length with every pattern, type and dropout; widths take turns. Long full patterns once only."""
+    turn = itertools.cycle(WIDTHS)
+    for length, name, dtype, dropout in itertools.product(
+        LENGTHS, PATTERNS, (torch.float32, torch.float64), (0.0, 0.3)
+    ):
+        if length >= 768 and name == "full" and (dropout or dtype == torch.float32):
+            continue
+        yield length, next(turn), name, dtype, dropout
+
+
+@pytest.mark.parametrize(("length", "width", "name", "dtype", "dropout"), list(cases()))
+def test_native_equals_the_oracle_in_values_and_gradients(
+    length: int, width: int, name: str, dtype: torch.dtype, dropout: float
+) -> None:
+    heads = (2, 3) if length < 500 else (1, 2)
+    seed = length + WIDTHS.index(width)
+    qkv = random_inputs((*heads, length, width), values=width + seed % 3, dtype=dtype, seed=seed)
+    oracle = results("dense", qkv, PATTERNS[name], dropout)
+    assert_equal_to_oracle(results("native", qkv, PATTERNS[name], dropout), oracle, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("length", [1, 3, 65, 127])
+def test_shifted_equals_the_oracle_in_values_and_gradients(length: int, name: str, dropout: float) -> None:
+    qkv = random_inputs((2, 2, length, 7), values=5)
+    oracle = results("dense", qkv, PATTERNS[name], dropout)
+    assert_equal_to_oracle(results("shifted", qkv, PATTERNS[name], dropout), oracle, 1e-10)
+
+
+def test_sdpa_serves_the_full_pattern() -> None:
+    qkv = random_inputs((2, 2, 65, 7))
+    assert_equal_to_oracle(results("sdpa", qkv, full()), results("dense", qkv, full()), 1e-10)
+    assert_equal_to_oracle(results("auto", qkv, full()), results("dense", qkv, full()), 1e-10)
+
+
+def test_more_dense_rows_than_rows_is_full_attention() -> None:
+    qkv = random_inputs((1, 2, 20, 4))
+    for backend in ("auto", "native", "shifted"):
+        got = results(backend, qkv, logsparse(dense_rows=99))
+        assert_equal_to_oracle(got, results("dense", qkv, full()), 1e-10)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    length=st.integers(1, 150),
+    distances=st.sets(st.integers(0, 160), max_size=12),
+    dense_rows=st.integers(0, 80),
+    data=st.data(),
+)
+def test_no_output_depends_on_a_later_input(
+    length: int, distances: set[int], dense_rows: int, data: st.DataObject
+) -> None:
+    kinds = [full(), logsparse(3), local(4), restart(1), restart(10), from_distances(distances)]
+    pattern = data.draw(st.sampled_from(kinds))
+    pattern = Pattern(pattern.rule, pattern.settings, dense_rows=dense_rows)
+    cut = data.draw(st.integers(0, length - 1))
+    q, k, v = (x.detach() for x in random_inputs((1, 2, length, 3), dtype=torch.float32))
+    # NaN spreads into whatever touches it; torch's own attention, in the dense corner, multiplies it by 0.
+    later = torch.nan if dense_rows == 0 else 1e3
+    q2, k2, v2 = (x.clone() for x in (q, k, v))
+    for x in (q2, k2, v2):
+        x[:, :, cut + 1 :] = later
+    for backend in ("native", "shifted"):
+        before = attend(q, k, v, pattern, backend=backend)[:, :, : cut + 1]
+        after = attend(q2, k2, v2, pattern, backend=backend)[:, :, : cut + 1]
+        assert torch.allclose(before, after, atol=1e-6)
+
+
+def test_dropout_keeps_the_asked_share_and_differs_by_head_position_and_distance() -> None:
+    position, distance = torch.arange(300)[:, None], torch.arange(20)
+    kept = factors(torch.tensor(2**40 + 5), (3, 4), position, distance, 0.25)
+    assert set(kept.flatten().tolist()) == {0.0, 1 / 0.75}
+    for dim in range(4):
+        others = [d for d in range(4) if d != dim]
+        share = (kept > 0).to(torch.float64).mean(others)
+        assert (share - 0.75).abs().max() < 4.5 * (0.75 * 0.25 / (kept.numel() / kept.shape[dim])) ** 0.5
+        assert not torch.equal(*kept.movedim(dim, 0)[:2])
+
+
+def test_the_dropout_seed_comes_from_the_generator() -> None:
+    qkv = random_inputs((1, 1, 50, 4))
+    first, again, other = (
+        attend(*qkv, logsparse(), dropout=0.5, generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_attention_weights_are_those_of_the_oracle() -> None:
+    q, k, _ = random_inputs((1, 2, 30, 4))
+    weights, distances = attention_weights(q, k, local(3))
+    spread = torch.zeros(1, 2, 30, 30, dtype=torch.float64)
+    for m, s in enumerate(distances):
+        rows = torch.arange(s, 30)
+        spread[:, :, rows, rows - s] = weights[:, :, rows, m]
+    identity = torch.eye(30, dtype=torch.float64).expand(1, 2, 30, 30)
+    assert torch.allclose(spread, attend(q, k, identity, local(3), backend="dense"))
+    assert torch.allclose(weights.sum(-1), torch.ones((), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("history", [1, 30])
+def test_decoding_step_by_step_equals_attending_over_whole_paths(name: str, history: int) -> None:
+    series, paths, heads, steps, width = 2, 3, 2, 25, 4
+    generator = torch.Generator().manual_seed(0)
+    past = [torch.randn(series, 1, heads, history, width, generator=generator) for _ in range(3)]
+    new = [torch.randn(series, paths, heads, steps, width, generator=generator) for _ in range(3)]
+    whole = [
+        torch.cat([p.expand(-1, paths, -1, -1, -1), n], dim=3).flatten(0, 1) for p, n in zip(past, new, strict=True)
+    ]
+    q, k, v = whole
+    expected = attend(q, k, v, PATTERNS[name], backend="dense").reshape(series, paths, heads, -1, width)
+    cache = StepCache.start(past[1][:, 0], past[2][:, 0], paths=paths, steps=steps)
+    for step in range(steps):
+        q, k, v = (x[:, :, :, step] for x in new)
+        cache.append(k, v)
+        out = attend_step(q, cache, PATTERNS[name], cache.length - 1)
+        assert torch.allclose(out, expected[:, :, :, history + step], atol=1e-5)
+
+
+def test_a_full_cache_and_an_unknown_position_are_refused() -> None:
+    cache = StepCache.start(torch.ones(1, 1, 3, 2), torch.ones(1, 1, 3, 2), paths=1, steps=1)
+    step = torch.ones(1, 1, 1, 2)
+    with pytest.raises(DataError, match="position must be one that the cache holds"):
+        attend_step(step, cache, full(), 3)
+    cache.append(step, step)
+    with pytest.raises(DataError, match="This cache has room for 1 steps"):
+        cache.append(step, step)
+
+
+def test_errors_say_what_is_wrong() -> None:
+    x = torch.ones(1, 2, 5, 3)
+    with pytest.raises(ConfigError, match="backend must be one of"):
+        attend(x, x, x, full(), backend="magic")
+    with pytest.raises(ConfigError, match="dropout must be at least 0 and below 1"):
+        attend(x, x, x, full(), dropout=1.0)
+    with pytest.raises(ConfigError, match="Backend sdpa serves the full pattern"):
+        attend(x, x, x, logsparse(), backend="sdpa")
+    with pytest.raises(ConfigError, match="Backend native runs on a CPU"):
+        attend(x.to("meta"), x.to("meta"), x.to("meta"), logsparse(), backend="native")
+    for k, v in ((x[0], x), (x[:, :, 1:], x), (x, x[:, :1]), (x[..., 1:], x)):
+        with pytest.raises(DataError, match="q and k must be"):
+            attend(x, k, v, full())
+    with pytest.raises(DataError, match="none empty"):
+        attend(x[:, :, :0], x[:, :, :0], x[:, :, :0], full())
+    with pytest.raises(DataError, match="must share one device and one type"):
+        attend(x, x.double(), x, full())
+    with pytest.raises(DataError, match="must share one device and one type"):
+        attend(x.half(), x.half(), x.half(), full())
+
+
+def test_without_the_extension_shifted_serves_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(native_module, "_native", None)
+    monkeypatch.setattr(native_module, "_told", [])
+    qkv = random_inputs((1, 1, 20, 4))
+    for backend in ("auto", "native", "auto"):
+        got = results(backend, qkv, logsparse())
+        assert_equal_to_oracle(got, results("dense", qkv, logsparse()), 1e-10)
+    assert [record.message for record in caplog.records if "was not built" in record.message] == [
+        "The C++ attention kernel was not built; plain torch serves instead (slower, same results)."
+    ]

@@ -1,0 +1,158 @@
+"""What only the C++ kernel promises: built, right at every level, compiled, without copies, deterministic."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from logsparse.attention.attend import attend
+from logsparse.attention.native import _attend, _native, available, native
+from logsparse.attention.pattern import local, logsparse, restart
+from test_attend import PATTERNS, assert_equal_to_oracle, random_inputs, results
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def test_the_extension_was_built() -> None:
+    assert available(), "the C++ kernel did not build: the rest of the suite would test the fallback"
+
+
+def test_every_level_of_the_processor_gives_the_oracle_s_results() -> None:
+    qkv32 = random_inputs((2, 2, 150, 9), dtype=torch.float32)
+    qkv64 = random_inputs((2, 2, 150, 9))
+    best = _native.level()
+    try:
+        for level in _native.levels():
+            _native.use(level)
+            for name in ("local", "dense rows"):
+                for qkv, tolerance in ((qkv32, 1e-5), (qkv64, 1e-10)):
+                    oracle = results("dense", qkv, PATTERNS[name], 0.2)
+                    assert_equal_to_oracle(results("native", qkv, PATTERNS[name], 0.2), oracle, tolerance)
+    finally:
+        _native.use(best)
+    with pytest.raises(ValueError, match="no such instruction set here: abacus"):
+        _native.use("abacus")
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_gradcheck_passes(dropout: float) -> None:
+    seed = torch.tensor(3) if dropout else None
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return native(q, k, v, local(3).distances(11), 2, dropout, seed)
+
+    assert torch.autograd.gradcheck(run, random_inputs((1, 2, 11, 3), values=2))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_the_operator_passes_torch_s_own_checks(dropout: float) -> None:
+    for seed in (0, 1):
+        q, k, v = random_inputs((1, 2, 70, 3), seed=seed)
+        number = torch.tensor(5) if dropout else None
+        torch.library.opcheck(_attend, (q, k, v, [0, 1, 2, 4, 60], 1, dropout, number))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_torch_compile_gives_the_same_results(dropout: float) -> None:
+    q, k, v = random_inputs((2, 2, 80, 8), dtype=torch.float32)
+    pattern = restart(16, dense_rows=10)
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return attend(q * 2, k, v, pattern, backend="native", dropout=dropout).square()
+
+    compiled = torch.compile(run, backend="aot_eager", fullgraph=True)
+    outcomes = []
+    for function in (run, compiled):
+        torch.manual_seed(0)
+        out = function(q, k, v)
+        outcomes.append([out, *torch.autograd.grad(out.sum(), (q, k, v))])
+    for plain, from_graph in zip(*outcomes, strict=True):
+        assert torch.allclose(plain, from_graph, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_bfloat16_is_as_good_as_bfloat16_can_be(name: str) -> None:
+    qkv = random_inputs((2, 2, 130, 16), dtype=torch.bfloat16)
+    q, k, v = (x.detach().double().requires_grad_() for x in qkv)
+    exact = results("dense", (q, k, v), PATTERNS[name])
+    got = results("native", qkv, PATTERNS[name])
+    assert all(x.dtype == torch.bfloat16 for x in got)
+    assert_equal_to_oracle(got, exact, 1e-2)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.usefixtures("threads")
+def test_results_are_the_same_bits_every_time_for_any_number_of_threads(count: int) -> None:
+    qkv = random_inputs((2, 2, 300, 8), dtype=torch.float32)
+    torch.set_num_threads(1)
+    expected = results("native", qkv, restart(40), 0.1)
+    torch.set_num_threads(count)
+    first, second = (results("native", qkv, restart(40), 0.1) for _ in range(2))
+    for x, y in zip(first, second, strict=True):
+        assert torch.equal(x, y)
+    assert_equal_to_oracle(first, expected, 1e-6)
+    assert torch.equal(first[0], expected[0])
+
+
+@pytest.mark.usefixtures("threads")
+def test_threads_sharing_one_head_agree_with_the_oracle() -> None:
+    torch.set_num_threads(3)
+    for pattern in PATTERNS.values():
+        qkv = random_inputs((1, 1, 400, 5))
+        oracle = results("dense", qkv, pattern, 0.1)
+        assert_equal_to_oracle(results("native", qkv, pattern, 0.1), oracle, 1e-10)
+
+
+def test_channel_first_memory_is_taken_without_a_copy_and_given_back_channel_first() -> None:
+    conv = torch.randn(2, 3 * 4 * 8, 500, requires_grad=True)  # as a convolution gives q, k, v
+    q, k, v = conv.view(2, 3, 4, 8, 500).mT.unbind(1)
+    assert q.stride(2) == 1
+    with torch.profiler.profile(profile_memory=True) as profile:
+        out = attend(q, k, v, logsparse(), backend="native")
+    assert out.stride() == (4 * 8 * 500, 8 * 500, 1, 500)
+    assert not any(event.key in {"aten::copy_", "aten::clone", "aten::contiguous"} for event in profile.key_averages())
+    q_row, k_row, v_row = (x.contiguous() for x in (q, k, v))
+    rows_first = attend(q_row, k_row, v_row, logsparse(), backend="native")
+    assert rows_first.is_contiguous()
+    assert torch.equal(out, rows_first)
+
+
+def test_expanded_and_skipping_strides_are_read_right() -> None:
+    shared = torch.randn(1, 1, 90, 6, dtype=torch.float64)
+    q, k, v = (shared.expand(2, 3, 90, 6)[:, :, ::2].detach().requires_grad_() for _ in range(3))
+    out = attend(q, k, v, logsparse(), backend="native")
+    oracle = attend(q, k, v, logsparse(), backend="dense")
+    assert torch.allclose(out, oracle)
+    gradients = torch.autograd.grad(out.sum(), (q, k, v))  # an incoming gradient with strides of zero
+    expected = torch.autograd.grad(oracle.sum(), (q, k, v))
+    for x, y in zip(gradients, expected, strict=True):
+        assert torch.allclose(x, y, atol=1e-12)
+
+
+def test_nan_and_large_scores_behave_as_in_softmax() -> None:
+    q, k, v = (x.detach() for x in random_inputs((1, 1, 100, 4), dtype=torch.float32))
+    huge = attend(q * 1e4, k * 1e4, v, logsparse(), backend="native")
+    assert torch.allclose(huge, attend(q * 1e4, k * 1e4, v, logsparse(), backend="dense"), atol=1e-5)
+    q[0, 0, 50] = torch.nan
+    got = attend(q, k, v, logsparse(), backend="native").isnan().any(-1)
+    assert got.nonzero().tolist() == [[0, 0, 50]]
+
+
+def test_one_openmp_runtime_serves_torch_and_the_kernel() -> None:
+    script = (
+        "import logsparse.attention.attend\n"
+        "names = {line.split()[-1] for line in open('/proc/self/maps') if 'omp' in line.split('/')[-1]}\n"
+        "assert len(names) == 1, names\n"
+    )
+    if sys.platform == "linux":
+        subprocess.run([sys.executable, "-c", script], check=True)
