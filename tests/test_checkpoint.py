@@ -299,10 +299,14 @@ def test_killed_at_random_moments_the_folder_always_loads(
     dice = random.Random(8)  # noqa: S311 - the moments need no secrecy
     save(tmp_path, {"weight": torch.zeros(300_000)}, {"step": 0})
     last = 0
-    for _ in range(25):
+    for kill in range(25):
         first, saved = last + 1, last
         lines = saver(first, 0)
         child = int(next(lines).removeprefix("child "))
+        if (
+            kill % 2
+        ):  # a slow disk may need longer than any wait of ours, so every other child gets one save done
+            saved = int(next(lines).removeprefix("saved "))
         time.sleep(dice.uniform(0, 0.05))
         os.kill(child, signal.SIGKILL)
         for line in lines:
@@ -310,4 +314,4 @@ def test_killed_at_random_moments_the_folder_always_loads(
         last = loaded_step(tmp_path)
         # What was reported as saved is there; at most the one under way may be there too.
         assert saved <= last <= saved + 1
-    assert last > 0
+    assert last >= 12
