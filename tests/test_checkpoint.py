@@ -107,10 +107,7 @@ def test_generators_go_on_where_they_were_saved(tmp_path: Path) -> None:
         new.set_state(got.tensors["generator"])
         restore_numpy(new_rng, got.state["rng"])
         assert torch.equal(torch.rand(9, generator=own), torch.rand(9, generator=new))
-        assert (
-            rng.integers(0, 10, 9, dtype=np.uint32).tolist()
-            == new_rng.integers(0, 10, 9, dtype=np.uint32).tolist()
-        )
+        assert rng.integers(0, 10, 9, dtype=np.uint32).tolist() == new_rng.integers(0, 10, 9, dtype=np.uint32).tolist()
 
 
 def test_the_random_state_of_another_kind_of_generator_is_refused() -> None:
@@ -128,9 +125,7 @@ def test_a_state_that_json_would_change_is_refused_before_anything_is_written(
     assert files(tmp_path) == []
 
 
-def test_a_full_disk_leaves_the_old_checkpoint_and_no_litter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_the_old_checkpoint_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path, TENSORS, {"step": 1})
     before = files(tmp_path)
 
@@ -303,9 +298,7 @@ def test_killed_at_random_moments_the_folder_always_loads(
         first, saved = last + 1, last
         lines = saver(first, 0)
         child = int(next(lines).removeprefix("child "))
-        if (
-            kill % 2
-        ):  # a slow disk may need longer than any wait of ours, so every other child gets one save done
+        if kill % 2:  # a slow disk may need longer than any wait of ours, so every other child gets one save done
             saved = int(next(lines).removeprefix("saved "))
         time.sleep(dice.uniform(0, 0.05))
         os.kill(child, signal.SIGKILL)

@@ -21,6 +21,8 @@ ORDER = [
     "data.moments", "data.features", "data.scale", "data.candidates", "data.sampler", "data.windows", "data.synthetic",
     "pictures",
     "attention.draw",
+    "model.inverse_cdf", "model.likelihood",
+    "train.optim", "train.average", "train.checkpoint",
     "forecast",
     "baselines", "baselines.naive",
     "backtesting", "metrics",

@@ -124,9 +124,7 @@ def test_frozen_weights_are_left_out_of_the_optimiser() -> None:
 
 
 def test_an_unknown_optimiser_is_refused_with_the_list_of_known_ones() -> None:
-    with pytest.raises(
-        ConfigError, match=r'must be a known one. Got "sgd". Hint: choose one of adam, adamw, bertadam'
-    ):
+    with pytest.raises(ConfigError, match=r'must be a known one. Got "sgd". Hint: choose one of adam, adamw, bertadam'):
         optimiser("sgd", small_model(), lr=0.1)
 
 
@@ -205,9 +203,7 @@ def test_no_schedule_jumps_exceeds_the_peak_or_wastes_a_step(name: str) -> None:
 
 def test_an_unknown_schedule_is_refused_with_the_list_of_known_ones() -> None:
     known = "constant, warmup-decay, one-cycle"
-    with pytest.raises(
-        ConfigError, match=f'schedule must be a known one. Got "step". Hint: choose one of {known}'
-    ):
+    with pytest.raises(ConfigError, match=f'schedule must be a known one. Got "step". Hint: choose one of {known}'):
         schedule("step")
 
 
@@ -271,7 +267,5 @@ def test_early_stopping_survives_json() -> None:
 
 
 def test_early_stopping_without_patience_is_refused() -> None:
-    with pytest.raises(
-        ConfigError, match=r"patience of early stopping must be at least 1. Got 0. Hint: leave"
-    ):
+    with pytest.raises(ConfigError, match=r"patience of early stopping must be at least 1. Got 0. Hint: leave"):
         EarlyStopping(patience=0)

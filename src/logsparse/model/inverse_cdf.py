@@ -94,10 +94,7 @@ def student_t_quantile(uniform: Tensor, df: Tensor) -> Tensor:
     share = n / (n + t**2)
     exact = 0.5 * beta_cdf(n / 2, torch.full_like(n, 0.5), share, t**2 / (n + t**2))
     log_density = (
-        torch.lgamma((n + 1) / 2)
-        - torch.lgamma(n / 2)
-        - 0.5 * torch.log(n * torch.pi)
-        + (n + 1) / 2 * torch.log(share)
+        torch.lgamma((n + 1) / 2) - torch.lgamma(n / 2) - 0.5 * torch.log(n * torch.pi) + (n + 1) / 2 * torch.log(share)
     )
     t = t + (exact - tail) / torch.exp(log_density)
     return torch.where(p < 0.5, -t, t)

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch
+from safetensors import SafetensorError
+from safetensors.torch import load as unpack
+from safetensors.torch import save as pack
 from torch import Tensor
 
 from logsparse.errors import DataError
@@ -42,7 +44,7 @@ def save(
     folder.mkdir(parents=True, exist_ok=True)
     # Copies, because safetensors refuses tensors that share memory, as tied weights do.
     copies = {key: tensor.detach().cpu().clone().contiguous() for key, tensor in tensors.items()}
-    blob = safetensors.torch.save(copies)
+    blob = pack(copies)
     digest = sha256(blob).hexdigest()
     file = f"{name}-{digest[:16]}.safetensors"
     content = {
@@ -78,8 +80,8 @@ def load(folder: str | Path, *, name: str = "checkpoint") -> Checkpoint:
     if sha256(blob).hexdigest() != entry["sha256"]:
         raise _damaged(tensor_path, "content that does not match its checksum")
     try:
-        tensors = safetensors.torch.load(blob)
-    except safetensors.SafetensorError as error:
+        tensors = unpack(blob)
+    except SafetensorError as error:
         raise _damaged(tensor_path, f"no safetensors content ({error})") from error
     # Sorted: safetensors gives them in an order that changes from process to process.
     return Checkpoint(dict(sorted(tensors.items())), content["state"])

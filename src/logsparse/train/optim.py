@@ -24,9 +24,7 @@ class BertAdam(torch.optim.Optimizer):
     """Adam without bias correction, gradients clipped tensor by tensor, weight decay beside the gradient."""
 
     def __init__(self, groups: Iterable[dict[str, Any]], lr: float) -> None:
-        super().__init__(
-            groups, {"lr": lr, "betas": (0.9, 0.999), "eps": 1e-6, "clip": 1.0, "weight_decay": 0.0}
-        )
+        super().__init__(groups, {"lr": lr, "betas": (0.9, 0.999), "eps": 1e-6, "clip": 1.0, "weight_decay": 0.0})
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
@@ -51,9 +49,7 @@ class BertAdam(torch.optim.Optimizer):
                 weight.sub_(update, alpha=group["lr"])
 
 
-def optimiser(
-    name: str, model: nn.Module, *, lr: float, weight_decay: float | None = None
-) -> torch.optim.Optimizer:
+def optimiser(name: str, model: nn.Module, *, lr: float, weight_decay: float | None = None) -> torch.optim.Optimizer:
     """The optimiser of this name over the model's trainable weights.
 
     Weight decay (0.01 unless given) spares biases and norms: the tensors of fewer than two dimensions.
@@ -98,9 +94,7 @@ def restore_optimiser(optim: torch.optim.Optimizer, state: State) -> None:
     """Put an exported memory back; it must come from the same optimiser over the same weights."""
     tensors, values = state
     names = _weight_names(optim.param_groups)
-    weights = dict(
-        zip(names, (weight for group in optim.param_groups for weight in group["params"]), strict=True)
-    )
+    weights = dict(zip(names, (weight for group in optim.param_groups for weight in group["params"]), strict=True))
     memory: dict[int, dict[str, Tensor]] = {}
     same = values["kind"] == type(optim).__name__ and _weight_names(values["groups"]) == names
     for key, tensor in tensors.items():
