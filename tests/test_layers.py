@@ -17,12 +17,15 @@ FILES = sorted(SOURCE.rglob("*.py"))
 ORDER = [
     "errors",
     "attention.reach", "attention.pattern",
+    "config", "presets",
     "data.calendar", "data.panel", "data.files", "data.table", "data.grid", "data.frame",
     "data.moments", "data.features", "data.scale", "data.candidates", "data.sampler", "data.windows", "data.synthetic",
-    "pictures",
+    "pictures", "progress",
     "attention.panels", "attention.draw",
     "attention.dropout", "attention.dense", "attention.shifted", "attention.native", "attention.attend",
     "attention.step", "attention.layer",
+    "model.inverse_cdf", "model.likelihood", "model.transformer", "model.decode",
+    "train.optim", "train.average", "train.checkpoint", "train.distributed", "train.batches", "train.loop",
     "forecast",
     "baselines", "baselines.naive",
     "backtesting", "metrics",
@@ -127,7 +130,7 @@ def test_the_picture_in_contributing_names_every_file() -> None:
 
 def test_every_test_file_mirrors_a_source_file() -> None:
     names = {module(path).split(".")[-1] for path in FILES}
-    apart = {"layers", "readme", "contract", "distributed", "examples"}
+    apart = {"layers", "readme", "contract", "examples"}
     found = {path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("test_*.py")}
     strays = {stem for stem in found - apart if not any(stem == name or stem.startswith(f"{name}_") for name in names)}
     assert strays == set(), "test_<file>.py or test_<file>_<part>.py"

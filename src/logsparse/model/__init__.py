@@ -1,0 +1,1 @@
+"""Tensors -> distribution -> samples: the network, what it says about the next value, and the decoder."""

@@ -1,0 +1,80 @@
+"""Long work -> a bar with rate and time left on a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Self, TextIO
+
+# Elsewhere than on a terminal: a line at least this many seconds after the last.
+_SECONDS_BETWEEN_LINES = 20.0
+
+
+class Progress:
+    """`with Progress("training", 1000) as progress: progress.step(loss=0.5)`; silent where `verbose` is False."""
+
+    def __init__(self, what: str, total: int, *, verbose: bool = True, stream: TextIO | None = None) -> None:
+        self.what, self.total, self.done = what, total, 0
+        self.stream = sys.stderr if stream is None else stream
+        self.verbose, self.on_terminal = verbose, self.stream.isatty()
+        self.began = self.spoke = time.monotonic()
+        self.resumed_at, self._note = 0, ""
+
+    def __enter__(self) -> Self:
+        if self.verbose and self.on_terminal:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[note]}"),
+            )
+            self._bar = Bar(*columns, TimeRemainingColumn(), console=Console(file=self.stream), transient=True)
+            self._task = self._bar.add_task(self.what, total=self.total, note="")
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.verbose and self.on_terminal:
+            self._bar.stop()
+        if self.verbose and self.done:
+            self._line("stopped" if kind else "done")
+
+    def skip_to(self, done: int) -> None:
+        """Work done in an earlier run: it counts, but not towards the rate."""
+        self.done = self.resumed_at = done
+
+    def step(self, count: int = 1, **figures: float) -> None:
+        """So many more are done; the figures are shown beside them."""
+        self.done += count
+        self._note = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
+        if not self.verbose:
+            return
+        if self.on_terminal:
+            self._bar.update(self._task, completed=self.done, note=f"{self._rate():.3g}/s  {self._note}")
+        elif time.monotonic() - self.spoke > _SECONDS_BETWEEN_LINES:
+            self.spoke = time.monotonic()
+            left = (self.total - self.done) / max(self._rate(), 1e-9)
+            self._line(f"{self._rate():.3g}/s, {_duration(left)} left")
+
+    def _rate(self) -> float:
+        return (self.done - self.resumed_at) / max(time.monotonic() - self.began, 1e-9)
+
+    def _line(self, state: str) -> None:
+        took = _duration(time.monotonic() - self.began)
+        print(
+            f"{self.what}: {self.done} of {self.total}, {took}, {state}  {self._note}".rstrip(),
+            file=self.stream,
+            flush=True,
+        )
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}h{minutes % 60:02d}m" if minutes >= 60 else f"{minutes}m{rest:02d}s"

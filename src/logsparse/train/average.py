@@ -1,0 +1,69 @@
+"""Weights of every step -> their exponential moving average, which is what gets validated and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from logsparse.errors import ConfigError, DataError
+from logsparse.train.optim import State
+
+
+class WeightAverage:
+    """Debiased: the start value has no part in it, and after one update it is the weights themselves."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        if not 0 <= decay < 1:
+            raise ConfigError(
+                "The decay of a weight average must be at least 0 and below 1.",
+                got=f"{decay:g}",
+                hint="use 0.999, or less for runs under 1000 steps.",
+            )
+        self.decay, self.updates = decay, 0
+        self._weights = dict(model.named_parameters())
+        self.average = {name: weight.detach().clone() for name, weight in self._weights.items()}
+
+    @torch.no_grad()
+    def update(self) -> None:
+        self.updates += 1
+        # The share of the newest weights in sum(decay^age * weights) / sum(decay^age).
+        share = (1 - self.decay) / (1 - self.decay**self.updates)
+        for name, weight in self._weights.items():
+            self.average[name].lerp_(weight, share)
+
+    @contextmanager
+    def swapped_in(self) -> Iterator[None]:
+        """Inside, the model has the averaged weights; afterwards its own again, bit for bit."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    @torch.no_grad()
+    def _swap(self) -> None:
+        for name, weight in self._weights.items():
+            own = weight.clone()
+            weight.copy_(self.average[name])
+            self.average[name].copy_(own)
+
+    def state(self) -> State:
+        copies = {name: tensor.clone() for name, tensor in self.average.items()}
+        return copies, {"decay": self.decay, "updates": self.updates}
+
+    @torch.no_grad()
+    def restore(self, state: State) -> None:
+        tensors, values = state
+        mine = {name: tensor.shape for name, tensor in self.average.items()}
+        if mine != {name: tensor.shape for name, tensor in tensors.items()}:
+            raise DataError(
+                "A saved weight average must have the weights of this model.",
+                got="other names or shapes",
+                hint="resume with the settings the run was started with.",
+            )
+        self.decay, self.updates = values["decay"], values["updates"]
+        for name, tensor in tensors.items():
+            self.average[name].copy_(tensor)

@@ -1,0 +1,92 @@
+"""(Panel, Config, seed) -> the batch of any step, as a function of its number: a run can be taken up anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from logsparse.config import Config, TrainConfig
+from logsparse.data.candidates import Candidates, Pairs, epoch, split
+from logsparse.data.features import Features
+from logsparse.data.panel import Panel
+from logsparse.data.sampler import Sampler
+from logsparse.data.windows import Batch, Windows
+from logsparse.train.distributed import Ranks
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """Windows to learn from and windows to validate with, and the features fitted on the former."""
+
+    windows: Windows
+    training: Candidates
+    validation_windows: Windows
+    validation: Candidates
+
+    @classmethod
+    def of(cls, panel: Panel, config: Config) -> TrainingSet:
+        """Validation windows have their horizon in each series' last tenth; training windows end before it."""
+        training, validation = split(panel, config.context, config.horizon)
+        features = Features.fit(panel, config.features, tuple(panel.covariates))
+        windows = _windows(panel, features, config)
+        return cls(windows, training, windows, validation)
+
+    @classmethod
+    def of_two(cls, training: Panel, validation: Panel, config: Config) -> TrainingSet:
+        """Every window of the one panel to learn from, every window of the other to validate with."""
+        features = Features.fit(training, config.features, tuple(training.covariates))
+        learn, look = (Candidates.of(panel, config.context, config.horizon) for panel in (training, validation))
+        return cls(_windows(training, features, config), learn, _windows(validation, features, config), look)
+
+    @property
+    def features(self) -> Features:
+        """What the windows' features are made by."""
+        return self.windows.features
+
+    def looks(self, train: TrainConfig, ranks: Ranks) -> Iterator[Batch]:
+        """The validation windows of this rank, the same at every look."""
+        count = min(train.validation_windows, len(self.validation))
+        even = np.linspace(0, len(self.validation) - 1, count).astype(np.int64)
+        for pairs in epoch(self.validation.at(even), train.batch):
+            share = pairs.share(ranks.rank, ranks.count)
+            if len(share):
+                yield self.validation_windows(share.series_B, share.start_B).to(ranks.device)
+
+
+class Draws:
+    """The windows of step n: drawn afresh, or from a set that is shuffled anew every epoch."""
+
+    def __init__(self, data: TrainingSet, train: TrainConfig, *, seed: int, ranks: Ranks) -> None:
+        self.data, self.train, self.seed, self.ranks = data, train, seed, ranks
+        self.sampler = Sampler(data.training, weighted=train.weighted)
+        self._set: Pairs | Candidates | None = None
+        if train.windows is not None:
+            every = train.windows >= len(data.training)
+            rng = np.random.default_rng([seed, 0])
+            # A set as large as all windows is all windows: nothing is left to draw.
+            self._set = data.training if every else self.sampler.fixed(train.windows, rng)
+
+    @property
+    def steps_an_epoch(self) -> int:
+        """Whole batches in the set, or the agreed number of fresh draws."""
+        return self.train.steps_per_epoch if self._set is None else max(1, len(self._set) // self.train.batch)
+
+    def __call__(self, step: int) -> Batch:
+        """Of the global batch of this step, the share of this rank."""
+        pairs = self._pairs(step).share(self.ranks.rank, self.ranks.count)
+        return self.data.windows(pairs.series_B, pairs.start_B).to(self.ranks.device)
+
+    def _pairs(self, step: int) -> Pairs:
+        if self._set is None:
+            return self.sampler.draw(self.train.batch, np.random.default_rng([self.seed, 1, step]))
+        number, place = divmod(step, self.steps_an_epoch)
+        if getattr(self, "_shuffled", None) != number:
+            self._order = np.random.default_rng([self.seed, 2, number]).permutation(len(self._set))
+            self._shuffled = number
+        return self._set.at(self._order[place * self.train.batch : (place + 1) * self.train.batch])
+
+
+def _windows(panel: Panel, features: Features, config: Config) -> Windows:
+    return Windows(panel, features, context=config.context, horizon=config.horizon, lags=config.model.lags)

@@ -1,0 +1,231 @@
+"""Network + TrainingSet + TrainConfig -> the network with its best weights, and the story of how it got there."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import torch
+from torch import Generator, Tensor, nn
+
+from logsparse.config import TrainConfig
+from logsparse.data.windows import Batch
+from logsparse.errors import LogsparseError
+from logsparse.model.likelihood import Likelihood
+from logsparse.model.transformer import Transformer
+from logsparse.progress import Progress
+from logsparse.train.average import WeightAverage
+from logsparse.train.batches import Draws, TrainingSet
+from logsparse.train.checkpoint import exists, load, save
+from logsparse.train.distributed import Ranks
+from logsparse.train.optim import (
+    EarlyStopping,
+    clip_gradients,
+    optimiser,
+    optimiser_state,
+    progress_of,
+    restore_optimiser,
+    schedule,
+    set_rate,
+)
+
+# B windows, L positions, P parameters of the likelihood
+
+CHECKPOINT = "training"
+
+
+class TrainingError(LogsparseError):
+    """Training cannot go on; the last good checkpoint is kept."""
+
+
+@dataclass
+class Story:
+    """What happened: one row for each look at the validation windows."""
+
+    rows: list[dict[str, float]] = field(default_factory=list)
+    seconds: float = 0.0
+    best: float | None = None
+    ended: str = "all steps taken"
+
+
+class Training:
+    """One run of one seed. Whatever a step draws is keyed by (seed, step), so that it can be taken up anywhere."""
+
+    def __init__(
+        self,
+        network: Transformer,
+        data: TrainingSet,
+        train: TrainConfig,
+        *,
+        seed: int,
+        folder: Path | None = None,
+        ranks: Ranks | None = None,
+        verbose: bool = True,
+    ) -> None:
+        self.network, self.data, self.train, self.seed = network, data, train, seed
+        self.folder, self.ranks, self.verbose = folder, ranks or Ranks(), verbose
+        self.forward = self.ranks.share(network)
+        self.draws = Draws(data, train, seed=seed, ranks=self.ranks)
+        self.optim = optimiser(train.optimiser, network, lr=train.lr, weight_decay=_decay(train))
+        self.average = WeightAverage(network, train.average) if train.average else None
+        self.stopping = EarlyStopping(train.patience or train.epochs)
+        self.best = _copy(network)
+        self.story, self.step = Story(), 0
+        self.steps = train.epochs * self.draws.steps_an_epoch
+        if folder and exists(folder, name=CHECKPOINT):
+            self._resume(folder)
+
+    def run(self) -> Story:
+        """Next batch, loss, backward, clip, step; now and then look, keep the best, save."""
+        began, every = time.monotonic() - self.story.seconds, self.draws.steps_an_epoch
+        with Progress(f"training, seed {self.seed}", self.steps, verbose=self.verbose and self.ranks.leads) as progress:
+            progress.skip_to(self.step)
+            try:
+                while self.step < self.steps and not self.stopping.stop:
+                    self.story.seconds = time.monotonic() - began
+                    if self.ranks.agree(self._share_of_time() >= 1):
+                        self.story.ended = f"{self.train.minutes:g} minutes are over"
+                        break
+                    loss = self._learn()
+                    progress.step(nll=loss, best=self.stopping.best or math.nan)
+                    if self.step % every == 0:
+                        self._look(loss)
+            except KeyboardInterrupt:
+                self.story.ended = "interrupted"
+            if self.step % every and self.step:
+                self._look(loss)
+        if self.stopping.stop and self.step < self.steps:
+            self.story.ended = f"no better for {self.stopping.patience} looks"
+        self.story.seconds = time.monotonic() - began
+        self.network.load_state_dict(self.best)
+        return self.story
+
+    def _learn(self) -> float:
+        """One step; the loss is the mean over the observed targets of all ranks."""
+        generator = Generator(self.ranks.device).manual_seed(_key(self.seed, self.step, self.ranks.rank))
+        with torch.autocast(self.ranks.device.type, torch.bfloat16, enabled=self.train.precision == "bfloat16"):
+            total, count = nll_sum(
+                self.forward, self.network.likelihood, self.draws(self.step), self.train.loss_on, generator
+            )
+        everywhere = self.ranks.total(count).clamp(min=1)
+        self.optim.zero_grad()
+        # DistributedDataParallel takes the mean over ranks: times their number it is the sum again.
+        torch.autograd.backward(total * self.ranks.count / everywhere)
+        norm = clip_gradients(self.network.parameters(), self.train.clip)
+        loss = float(self.ranks.total(total.detach()) / everywhere)
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self._stop_at(loss)
+        share = max(progress_of(self.step, self.steps), self._share_of_time())
+        set_rate(self.optim, self.train.lr * schedule(self.train.schedule)(min(share, 1.0)))
+        self.optim.step()
+        if self.average:
+            self.average.update()
+        self.step += 1
+        return loss
+
+    def _look(self, loss: float) -> None:
+        """Validate, keep the weights if they are the best so far, write a row and a checkpoint."""
+        with self.average.swapped_in() if self.average else nullcontext():
+            validation = self.validate()
+            if self.stopping.update(validation):
+                self.best, self.story.best = _copy(self.network), validation
+        row = {"step": self.step, "seconds": round(self.story.seconds, 1), "nll": loss, "validation_nll": validation}
+        self.story.rows.append(row)
+        if self.folder and self.ranks.leads:
+            self._save(self.folder)
+        self.ranks.wait()
+
+    @torch.no_grad()
+    def validate(self) -> float:
+        """Mean negative log-likelihood of the horizon over the validation windows."""
+        sums = torch.zeros(2, dtype=torch.float64, device=self.ranks.device)
+        for batch in self.data.looks(self.train, self.ranks):
+            total, count = nll_sum(self.network, self.network.likelihood, batch, "horizon")
+            sums += torch.stack((total, count)).double()
+        total, count = self.ranks.total(sums)
+        return float(total / count.clamp(min=1))
+
+    def _share_of_time(self) -> float:
+        return 0.0 if self.train.minutes is None else self.story.seconds / (60 * self.train.minutes)
+
+    def _stop_at(self, loss: float) -> NoReturn:
+        where = f"; the checkpoint of the last look is in {self.folder}" if self.folder and self.story.rows else ""
+        raise TrainingError(
+            "The loss and its gradients must stay finite.",
+            got=f"a loss of {loss:g} at step {self.step}{where}",
+            hint="lower train.lr, or look for extreme values in the data.",
+        )
+
+    def _save(self, folder: Path) -> None:
+        moments, settings = optimiser_state(self.optim)
+        averaged, counts = self.average.state() if self.average else ({}, {})
+        tensors = {
+            **_under("weights", self.network.state_dict()),
+            **_under("best", self.best),
+            **_under("optimiser", moments),
+            **_under("average", averaged),
+        }
+        _, stopping = self.stopping.state()
+        state = {"step": self.step, "seed": self.seed, "train": asdict(self.train), "story": asdict(self.story)}
+        save(
+            folder, tensors, {**state, "optimiser": settings, "average": counts, "stopping": stopping}, name=CHECKPOINT
+        )
+        lines = (json.dumps({"seed": self.seed, **row}) + "\n" for row in self.story.rows)
+        (folder / "metrics.jsonl").write_text("".join(lines))
+
+    def _resume(self, folder: Path) -> None:
+        checkpoint = load(folder, name=CHECKPOINT)
+        state, tensors = checkpoint.state, checkpoint.tensors
+        now = {"seed": self.seed, "train": asdict(self.train)}
+        if any(state[key] != value for key, value in now.items()):
+            raise TrainingError(
+                "A run is resumed with the settings it was started with.",
+                got=f"another seed or other settings than those in {folder}",
+                hint="give another folder, or remove this one.",
+            )
+        self.network.load_state_dict(_below("weights", tensors))
+        self.best = _below("best", tensors)
+        restore_optimiser(self.optim, (_below("optimiser", tensors), state["optimiser"]))
+        if self.average:
+            self.average.restore((_below("average", tensors), state["average"]))
+        self.stopping.restore(({}, state["stopping"]))
+        self.step, self.story = state["step"], Story(**{**state["story"], "ended": Story.ended})
+
+
+def nll_sum(
+    forward: nn.Module, family: Likelihood, batch: Batch, loss_on: str, generator: Generator | None = None
+) -> tuple[Tensor, Tensor]:
+    """Negative log-likelihood summed over the observed targets, and their number."""
+    begin = batch.context if loss_on == "horizon" else 0
+    raw_BLP = forward(batch, generator)[:, begin:]
+    observed_BL = batch.observed_BL[:, begin:]
+    # Missing targets are 0 in a batch: inside every family's support, and masked here.
+    log_density_BL = family.distribution(raw_BLP, batch.scale_B[:, None]).log_density(batch.values_BL[:, begin:])
+    return -torch.where(observed_BL, log_density_BL, 0).sum(), observed_BL.sum()
+
+
+def _decay(train: TrainConfig) -> float | None:
+    return None if train.optimiser == "adam" else train.weight_decay
+
+
+def _key(*numbers: int) -> int:
+    """Some numbers -> the seed of a generator."""
+    return int(np.random.default_rng(numbers).integers(2**62))
+
+
+def _copy(network: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
+
+
+def _under(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{part}/{name}": tensor for name, tensor in tensors.items()}
+
+
+def _below(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(f"{part}/"): tensor for name, tensor in tensors.items() if name.startswith(f"{part}/")}

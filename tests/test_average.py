@@ -1,0 +1,92 @@
+"""The weight average: no trace of the start, swapped in and out without a trace, restored bit for bit."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from logsparse.errors import ConfigError, DataError
+from logsparse.train.average import WeightAverage
+
+
+def walk(model: nn.Module, seed: int) -> Tensor:
+    """Move the weights anywhere; the new first weight is returned."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=generator))
+    return next(model.parameters()).detach().clone()
+
+
+def test_the_average_weighs_each_step_by_its_age_and_forgets_the_start() -> None:
+    model = nn.Linear(3, 2).double()
+    average = WeightAverage(model, decay=0.9)
+    seen: list[Tensor] = []
+    for step in range(6):
+        seen.append(walk(model, step))
+        average.update()
+        shares = torch.tensor([0.9 ** (step - at) for at in range(step + 1)]).double()
+        want = sum(share * weight for share, weight in zip(shares / shares.sum(), seen, strict=True))
+        torch.testing.assert_close(average.average["weight"], torch.as_tensor(want))
+
+
+def test_after_one_update_the_average_is_the_weights_themselves() -> None:
+    model = nn.Linear(3, 2)
+    average = WeightAverage(model, decay=0.999)
+    now = walk(model, 1)
+    average.update()
+    assert torch.equal(average.average["weight"], now)
+
+
+def test_the_model_has_the_average_inside_the_swap_and_its_own_weights_after_it() -> None:
+    model = nn.Linear(3, 2)
+    average = WeightAverage(model, decay=0.5)
+    for step in range(3):
+        own = walk(model, step)
+        average.update()
+    kept = average.average["weight"].clone()
+    inside: list[Tensor] = []
+
+    def evaluate_and_fail() -> None:
+        with average.swapped_in():
+            inside.append(model.weight.detach().clone())
+            raise KeyError("half-way")
+
+    with pytest.raises(KeyError, match="half-way"):
+        evaluate_and_fail()
+    assert torch.equal(inside[0], kept)
+    assert torch.equal(model.weight, own)
+    assert torch.equal(average.average["weight"], kept)
+
+
+def test_a_restored_average_goes_on_bit_for_bit() -> None:
+    model = nn.Linear(3, 2)
+    whole = WeightAverage(model, decay=0.9)
+    for step in range(3):
+        walk(model, step)
+        whole.update()
+    tensors, values = whole.state()
+    resumed = WeightAverage(model, decay=0.1)
+    walk(model, 3)
+    whole.update()  # the exported tensors must not move with the average they came from
+    resumed.restore((tensors, json.loads(json.dumps(values))))
+    resumed.update()
+    for name, tensor in whole.average.items():
+        assert torch.equal(tensor, resumed.average[name])
+
+
+def test_the_average_of_another_model_is_refused() -> None:
+    state = WeightAverage(nn.Linear(3, 2), decay=0.9).state()
+    with pytest.raises(
+        DataError, match=r"must have the weights of this model. Got other names or shapes. Hint: resume"
+    ):
+        WeightAverage(nn.Linear(3, 4), decay=0.9).restore(state)
+
+
+@pytest.mark.parametrize("decay", [1.0, -0.1])
+def test_a_decay_outside_its_range_is_refused(decay: float) -> None:
+    with pytest.raises(ConfigError, match=r"must be at least 0 and below 1. Got .* Hint: use 0.999"):
+        WeightAverage(nn.Linear(1, 1), decay=decay)

@@ -1,0 +1,310 @@
+"""Checkpoints: what goes in comes out, a kill at any moment leaves one whole, all else is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from logsparse.errors import DataError
+from logsparse.train.checkpoint import _digest, exists, load, numpy_state, restore_numpy, save
+
+TENSORS = {
+    "weight": torch.arange(12.0).reshape(3, 4),
+    "half": torch.tensor([0.1, -2.0], dtype=torch.bfloat16),
+    "step": torch.tensor(7, dtype=torch.int64),
+    "empty": torch.zeros(0, 3),
+    "odd": torch.tensor([torch.nan, torch.inf, -0.0]),
+}
+STATE: dict[str, Any] = {
+    "epoch": 3,
+    "best": 0.1 + 0.2,
+    "names": ["é", "b"],
+    "none": None,
+    "deep": {"x": [True]},
+}
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def tensor_file(folder: Path) -> Path:
+    return next(folder.glob("*.safetensors"))
+
+
+def bits(tensor: torch.Tensor) -> bytes:
+    return tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+
+
+def test_tensors_and_values_come_back_bit_for_bit(tmp_path: Path) -> None:
+    save(tmp_path / "new" / "run", TENSORS, STATE)
+    got = load(tmp_path / "new" / "run")
+    assert got.state == STATE
+    assert list(got.tensors) == sorted(TENSORS)
+    for name, tensor in TENSORS.items():
+        assert got.tensors[name].dtype == tensor.dtype
+        assert got.tensors[name].shape == tensor.shape
+        assert bits(got.tensors[name]) == bits(tensor)
+
+
+def test_tied_and_transposed_weights_and_those_with_gradients_are_saved(tmp_path: Path) -> None:
+    weight = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    save(tmp_path, {"a": weight, "b": weight, "c": weight.T}, {})
+    got = load(tmp_path).tensors
+    assert torch.equal(got["a"], got["b"])
+    assert torch.equal(got["c"], weight.T)
+
+
+def test_a_second_save_replaces_the_first_and_leaves_two_files(tmp_path: Path) -> None:
+    for step in range(3):
+        save(tmp_path, {"weight": torch.full((2,), float(step))}, {"step": step})
+    assert load(tmp_path).state == {"step": 2}
+    assert len(files(tmp_path)) == 2
+
+
+def test_saving_the_same_tensors_again_keeps_them(tmp_path: Path) -> None:
+    save(tmp_path, TENSORS, {"step": 1})
+    save(tmp_path, TENSORS, {"step": 2})
+    assert load(tmp_path).state == {"step": 2}
+
+
+def test_checkpoints_of_different_names_live_side_by_side(tmp_path: Path) -> None:
+    save(tmp_path, {"weight": torch.zeros(1)}, {"which": "best"}, name="best")
+    save(tmp_path, {"weight": torch.ones(1)}, {"which": "best-old"}, name="best-old")
+    save(tmp_path, {"weight": torch.full((1,), 2.0)}, {"which": "best"}, name="best")
+    assert load(tmp_path, name="best").tensors["weight"].item() == 2
+    assert load(tmp_path, name="best-old").tensors["weight"].item() == 1
+    assert exists(tmp_path, name="best")
+    assert not exists(tmp_path)
+
+
+def test_generators_go_on_where_they_were_saved(tmp_path: Path) -> None:
+    kinds: list[Callable[[int], np.random.BitGenerator]] = [
+        np.random.PCG64,
+        np.random.Philox,
+        np.random.MT19937,
+    ]
+    for kind in kinds:
+        own, rng = torch.Generator().manual_seed(5), np.random.Generator(kind(5))
+        torch.rand(3, generator=own)
+        rng.random(3)
+        rng.integers(0, 10, dtype=np.uint32)  # leaves half a draw behind
+        save(tmp_path, {"generator": own.get_state()}, {"rng": numpy_state(rng)})
+        got = load(tmp_path)
+        new, new_rng = torch.Generator(), np.random.Generator(kind(0))
+        new.set_state(got.tensors["generator"])
+        restore_numpy(new_rng, got.state["rng"])
+        assert torch.equal(torch.rand(9, generator=own), torch.rand(9, generator=new))
+        assert rng.integers(0, 10, 9, dtype=np.uint32).tolist() == new_rng.integers(0, 10, 9, dtype=np.uint32).tolist()
+
+
+def test_the_random_state_of_another_kind_of_generator_is_refused() -> None:
+    state = numpy_state(np.random.Generator(np.random.Philox(1)))
+    with pytest.raises(DataError, match=r"must belong to a PCG64 generator. Got Philox. Hint: resume with"):
+        restore_numpy(np.random.default_rng(1), state)
+
+
+@pytest.mark.parametrize("state", [{"a": (1, 2)}, {"a": {1: 2}}, {"a": float("nan")}, {"a": torch.ones(1)}])
+def test_a_state_that_json_would_change_is_refused_before_anything_is_written(
+    tmp_path: Path, state: dict[str, Any]
+) -> None:
+    with pytest.raises(TypeError, match="must be plain JSON: text keys, lists, finite numbers"):
+        save(tmp_path, TENSORS, state)
+    assert files(tmp_path) == []
+
+
+def test_a_full_disk_leaves_the_old_checkpoint_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path, TENSORS, {"step": 1})
+    before = files(tmp_path)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        save(tmp_path, {"weight": torch.zeros(1)}, {"step": 2})
+    assert files(tmp_path) == before
+    assert load(tmp_path).state == {"step": 1}
+
+
+# What can be wrong with a checkpoint: the damage, the file that is named, and the reason given.
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    path.write_bytes(bytes(content))
+
+
+def reseal(folder: Path, **changes: object) -> None:
+    """Change the JSON file and make its checksum right again, as another program could."""
+    path = folder / "checkpoint.json"
+    content = {**json.loads(path.read_bytes()), **changes}
+    content.pop("sha256")
+    path.write_text(json.dumps({**content, "sha256": _digest(content)}))
+
+
+def foreign_tensors(folder: Path) -> None:
+    """A pair whose checksums are all right, but whose tensors are something else, say a pickle."""
+    blob = b"\x80\x04K\x01." * 9
+    from hashlib import sha256
+
+    tensor_file(folder).write_bytes(blob)
+    entry = {"file": tensor_file(folder).name, "bytes": len(blob), "sha256": sha256(blob).hexdigest()}
+    reseal(folder, tensors=entry)
+
+
+def write(text: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / "checkpoint.json").write_text(text)
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
+    "tensors cut": (lambda f: cut(tensor_file(f)), "safetensors", r"\d+ bytes where \d+ were written"),
+    "tensors flipped": (lambda f: flip(tensor_file(f)), "safetensors", "does not match its checksum"),
+    "tensors missing": (lambda f: tensor_file(f).unlink(), "safetensors", "No such file"),
+    "tensors foreign": (foreign_tensors, "safetensors", "no safetensors content"),
+    "json cut": (lambda f: cut(f / "checkpoint.json"), "json", "no valid JSON"),
+    "json missing": (lambda f: (f / "checkpoint.json").unlink(), "json", "No such file"),
+    "json edited": (
+        lambda f: write((f / "checkpoint.json").read_text().replace('"epoch": 3', '"epoch": 4'))(f),
+        "json",
+        "does not match its checksum",
+    ),
+    "json is binary": (
+        lambda f: (f / "checkpoint.json").write_bytes(b"\xff\xfe\x00"),
+        "json",
+        "no valid JSON",
+    ),
+    "json is endless": (write("[" * 100_000), "json", "no valid JSON"),
+    "json with NaN": (write('{"a": NaN}'), "json", "NaN is not JSON"),
+    "json of another program": (write('{"model": "other"}'), "json", "another program"),
+    "json of a list": (write("[1]"), "json", "another program"),
+    "json without tensors": (lambda f: reseal(f, tensors={}), "json", "names None as its tensors"),
+    "json leads outside": (lambda f: reseal(f, tensors={"file": "../x.safetensors"}), "json", "names '../x"),
+}
+
+
+@pytest.mark.parametrize("damage", list(DAMAGES))
+def test_a_damaged_or_foreign_file_is_refused_with_its_name_and_reason(tmp_path: Path, damage: str) -> None:
+    save(tmp_path, TENSORS, STATE)
+    harm, ending, reason = DAMAGES[damage]
+    harm(tmp_path)
+    rule = rf"checkpoint\S*\.{ending} must be a whole file of a logsparse checkpoint\."
+    with pytest.raises(DataError, match=rf"{rule} Got .*{reason}.*\. Hint: use another checkpoint"):
+        load(tmp_path)
+
+
+def test_every_single_cut_and_flipped_byte_is_noticed(tmp_path: Path) -> None:
+    save(tmp_path, {"weight": torch.ones(3)}, {"step": 1})
+    for path in (tensor_file(tmp_path), tmp_path / "checkpoint.json"):
+        whole = path.read_bytes()
+        for position in range(len(whole)):
+            flipped = bytes([*whole[:position], whole[position] ^ 0x04, *whole[position + 1 :]])
+            for content in (whole[:position], flipped):
+                path.write_bytes(content)
+                with pytest.raises(DataError, match=r"checkpoint\S*\.(json|safetensors) must"):
+                    load(tmp_path)
+        path.write_bytes(whole)
+    assert load(tmp_path).state == {"step": 1}
+
+
+def test_a_newer_format_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    save(tmp_path, TENSORS, STATE)
+    reseal(tmp_path, version=2)
+    with pytest.raises(
+        DataError, match=r"checkpoint.json must have checkpoint version 1. Got version 2. Hint: .*upgrade"
+    ):
+        load(tmp_path)
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nowhere/checkpoint.json must be a whole file.*Got No such file"):
+        load(tmp_path / "nowhere")
+
+
+# kill -9, for real.
+
+
+@pytest.fixture
+def saver(tmp_path: Path) -> Iterator[Callable[[int, int], Iterator[str]]]:
+    """Start a child that saves checkpoints; what it says comes back line by line until it is dead."""
+    script = Path(__file__).with_name("save_until_killed.py")
+    with subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+
+        def start(first: int, operation: int) -> Iterator[str]:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(f"{first} {operation}\n")
+            process.stdin.flush()
+            for line in process.stdout:
+                if line == "dead\n":
+                    return
+                yield line.strip()
+
+        yield start
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def loaded_step(folder: Path) -> int:
+    got = load(folder)
+    assert (got.tensors["weight"] == got.state["step"]).all(), "tensors of one checkpoint, values of another"
+    return int(got.state["step"])
+
+
+def test_killed_at_any_file_operation_the_old_or_the_new_checkpoint_is_whole(
+    tmp_path: Path, saver: Callable[[int, int], Iterator[str]]
+) -> None:
+    steps = []
+    for operation in range(1, 40):
+        save(tmp_path, {"weight": torch.zeros(300_000)}, {"step": 0})
+        said = list(saver(1, operation))
+        steps.append(loaded_step(tmp_path))
+        if "saved 1" in said:
+            break
+    # Old before the switch, new after it, and the sweep has gone through a whole save.
+    assert steps == sorted(steps)
+    assert set(steps) == {0, 1}
+    assert len(steps) > 6
+    save(tmp_path, TENSORS, {})
+    assert len(files(tmp_path)) == 2, "the next save clears what killed ones left"
+
+
+def test_killed_at_random_moments_the_folder_always_loads(
+    tmp_path: Path, saver: Callable[[int, int], Iterator[str]]
+) -> None:
+    dice = random.Random(8)  # noqa: S311 - the moments need no secrecy
+    save(tmp_path, {"weight": torch.zeros(300_000)}, {"step": 0})
+    last = 0
+    for kill in range(25):
+        first, saved = last + 1, last
+        lines = saver(first, 0)
+        child = int(next(lines).removeprefix("child "))
+        if kill % 2:  # a slow disk may need longer than any wait of ours, so every other child gets one save done
+            saved = int(next(lines).removeprefix("saved "))
+        time.sleep(dice.uniform(0, 0.05))
+        os.kill(child, signal.SIGKILL)
+        for line in lines:
+            saved = int(line.removeprefix("saved "))
+        last = loaded_step(tmp_path)
+        # What was reported as saved is there; at most the one under way may be there too.
+        assert saved <= last <= saved + 1
+    assert last >= 12

@@ -1,0 +1,68 @@
+"""The inverse distribution functions against scipy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import special
+from scipy import stats as scipy_stats
+
+from logsparse.model.inverse_cdf import beta_cdf, negative_binomial_quantile, student_t_quantile
+
+stats: Any = scipy_stats  # its names are made at run time, out of mypy's sight
+TAILS = np.array([1e-8, 1e-5, 1e-3, 1 - 1e-3, 1 - 1e-5, 1 - 1e-8])
+LEVELS = np.sort(np.concatenate([TAILS, np.linspace(0.005, 0.995, 199)]))
+
+
+def tensor(values: float | np.ndarray) -> torch.Tensor:
+    return torch.as_tensor(values, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("a", [1e-4, 0.5, 1.0, 7.3, 400.0, 1e4])
+@pytest.mark.parametrize("b", [0.5, 1.0, 30.0, 1e3, 1e6])
+def test_the_incomplete_beta_function_agrees_with_scipy_at_every_level(a: float, b: float) -> None:
+    x = special.betaincinv(a, b, LEVELS)
+    got = beta_cdf(tensor(a), tensor(b), tensor(x), tensor(1 - x)).numpy()
+    np.testing.assert_allclose(got, special.betainc(a, b, x), atol=2e-6)
+
+
+@pytest.mark.parametrize("df", [2.0, 2.1, 2.5, 3.0, 4.4, 5.0, 12.0, 99.0, 120.0, 1e3])
+def test_the_student_t_quantile_agrees_with_scipy_far_into_the_tails(df: float) -> None:
+    got = student_t_quantile(tensor(LEVELS), tensor(df)).numpy()
+    np.testing.assert_allclose(got, stats.t.ppf(LEVELS, df), rtol=3e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("df", [2.0, 3.7, 40.0])
+def test_the_student_t_quantile_rises_with_the_level_and_is_symmetric(df: float) -> None:
+    levels = torch.linspace(0.001, 0.999, 5_001, dtype=torch.float64)
+    values = student_t_quantile(levels, tensor(df))
+    assert (values.diff() > 0).all()
+    torch.testing.assert_close(values, -values.flip(0), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("mean", [1e-6, 0.01, 1.0, 30.0, 1e3])
+@pytest.mark.parametrize("dispersion", [1e-4, 0.01, 0.3, 1.0, 8.0])
+def test_the_count_quantile_is_exactly_that_of_scipy(mean: float, dispersion: float) -> None:
+    r = 1 / dispersion
+    got = negative_binomial_quantile(tensor(LEVELS), tensor(mean), tensor(dispersion)).numpy()
+    np.testing.assert_array_equal(got, stats.nbinom.ppf(LEVELS, r, r / (r + mean)))
+
+
+@pytest.mark.parametrize("dispersion", [1e-4, 0.3, 8.0])
+def test_the_quantile_of_counts_in_the_millions_is_right_to_the_sixth_digit(dispersion: float) -> None:
+    r, mean = 1 / dispersion, 3e6
+    got = negative_binomial_quantile(tensor(LEVELS), tensor(mean), tensor(dispersion)).numpy()
+    np.testing.assert_allclose(got, stats.nbinom.ppf(LEVELS, r, r / (r + mean)), rtol=2e-6)
+
+
+def test_every_element_is_found_by_its_own_parameters() -> None:
+    uniform = torch.rand(4, 1, 5, generator=torch.Generator().manual_seed(0))
+    mean, dispersion = torch.tensor([[0.5], [20.0], [300.0]]), torch.tensor(0.4)
+    together = negative_binomial_quantile(uniform, mean, dispersion)
+    assert together.shape == (4, 3, 5)
+    for row in range(3):
+        alone = negative_binomial_quantile(uniform[:, 0], mean[row], dispersion)
+        torch.testing.assert_close(together[:, row], alone, rtol=0, atol=0)

@@ -1,0 +1,248 @@
+"""The likelihoods against scipy: densities, quantiles, means, samples, scale, gradients at the edge."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate
+from scipy import stats as scipy_stats
+
+from logsparse.errors import ConfigError, DataError
+from logsparse.model.likelihood import LIKELIHOODS, SCALE_FLOOR, Distribution, likelihood
+
+stats: Any = scipy_stats  # its names are made at run time, out of mypy's sight
+LEVELS = [0.001, 0.1, 0.25, 0.5, 0.75, 0.9, 0.999]
+NAMES = list(LIKELIHOODS)
+SIMPLE = [name for name in NAMES if name != "zero-inflated"]
+PARAMETERS = {  # three elements each, in raw units
+    "gaussian": ([-3.0, 0.0, 250.0], [0.01, 1.0, 40.0]),
+    "student-t": ([-3.0, 0.0, 250.0], [0.01, 1.0, 40.0], [2.2, 4.0, 300.0]),
+    "negative-binomial": ([0.05, 4.0, 800.0], [2.0, 0.01, 0.5]),
+    "zero-inflated": ([-0.5, 2.0, 30.0], [0.4, 1.5, 2.0], [1.0, -0.5, -6.0]),
+}
+VALUES = {
+    "gaussian": [-3.01, 2.0, 300.0],
+    "student-t": [-3.5, -2.0, 1.0],
+    "negative-binomial": [0.0, 3.0, 1234.0],
+    "zero-inflated": [0.2, 1.0, 33.0],
+}
+
+
+def distribution(name: str, dtype: torch.dtype = torch.float32) -> Distribution:
+    return Distribution(likelihood(name), tuple(torch.tensor(part, dtype=dtype) for part in PARAMETERS[name]))
+
+
+def of_scipy(name: str) -> Any:
+    first, second, *third = (np.array(part) for part in PARAMETERS[name])
+    if name == "gaussian":
+        return stats.norm(first, second)
+    if name == "student-t":
+        return stats.t(third[0], first, second)
+    return stats.nbinom(1 / second, 1 / (1 + second * first))
+
+
+def zero_probability() -> Any:
+    return stats.logistic.cdf(np.array(PARAMETERS["zero-inflated"][2]))
+
+
+def logistic_part() -> Any:
+    location, scale, _ = (np.array(part) for part in PARAMETERS["zero-inflated"])
+    return stats.logistic(location, scale)
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_the_density_is_that_of_scipy_also_in_float32(name: str) -> None:
+    got = distribution(name).log_density(torch.tensor(VALUES[name])).numpy()
+    exact = of_scipy(name)
+    want = (exact.logpmf if name == "negative-binomial" else exact.logpdf)(np.array(VALUES[name]))
+    np.testing.assert_allclose(got, want, rtol=2e-5)
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_the_quantiles_are_those_of_scipy(name: str) -> None:
+    got = distribution(name).quantile(LEVELS)
+    assert got.shape == (3, len(LEVELS))
+    want = np.stack([of_scipy(name).ppf(level) for level in LEVELS], axis=-1)
+    np.testing.assert_allclose(got.numpy(), want, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_the_mean_is_that_of_scipy(name: str) -> None:
+    np.testing.assert_allclose(distribution(name).mean.numpy(), of_scipy(name).mean(), rtol=1e-6)
+
+
+def test_the_zero_inflated_law_has_total_probability_one() -> None:
+    law = distribution("zero-inflated", torch.float64)
+    at_zero = law.log_density(torch.zeros(3, dtype=torch.float64)).exp().numpy()
+    for element in range(3):
+        single = Distribution(law.family, tuple(part[element] for part in law.parameters))
+
+        def density(value: float, single: Distribution = single) -> float:
+            return float(single.log_density(torch.tensor(value, dtype=torch.float64)).exp())
+
+        above, _ = integrate.quad(density, 1e-12, 150.0, points=[1.0, 30.0])
+        assert at_zero[element] + above == pytest.approx(1.0, abs=1e-6)
+
+
+def test_the_zero_inflated_law_is_a_mass_at_zero_and_a_logistic_cut_off_below() -> None:
+    p, part, law = zero_probability(), logistic_part(), distribution("zero-inflated")
+    at_zero = law.log_density(torch.zeros(3)).numpy()
+    np.testing.assert_allclose(at_zero, np.log(p + (1 - p) * part.cdf(0)), rtol=1e-5)
+    above = law.log_density(torch.tensor(VALUES["zero-inflated"])).numpy()
+    np.testing.assert_allclose(above, np.log1p(-p) + part.logpdf(VALUES["zero-inflated"]), rtol=1e-5)
+    for column, level in enumerate(LEVELS):
+        rest = np.clip((level - p) / (1 - p), 0, 1)
+        want = np.maximum(part.ppf(rest), 0)
+        np.testing.assert_allclose(law.quantile(LEVELS)[:, column].numpy(), want, rtol=2e-5, atol=1e-6)
+
+
+def test_the_zero_inflated_mean_is_the_integral_over_its_quantiles() -> None:
+    law = distribution("zero-inflated", torch.float64)
+    levels = ((torch.arange(200_000) + 0.5) / 200_000).tolist()
+    torch.testing.assert_close(law.mean, law.quantile(levels).mean(-1), rtol=2e-4, atol=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sample_is_the_quantile_at_its_uniform_draw(name: str) -> None:
+    law = distribution(name)
+    samples = law.sample(torch.tensor(LEVELS, dtype=torch.float64)[:, None])
+    torch.testing.assert_close(samples, law.quantile(LEVELS).T, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_many_samples_agree_with_the_quantiles(name: str) -> None:
+    law = distribution(name)
+    samples = law.draw(20_000, torch.Generator().manual_seed(7))
+    assert samples.shape == (20_000, 3)
+    for level, value in zip([0.25, 0.5, 0.9], law.quantile([0.25, 0.5, 0.9]).T, strict=True):
+        # Counts and the mass at zero step over the level, so the share is bounded from both sides.
+        assert ((samples <= value + 1e-5).float().mean(0) >= level - 0.015).all()
+        assert ((samples < value - 1e-5).float().mean(0) <= level + 0.015).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_seed_draws_the_same_samples(name: str) -> None:
+    law = distribution(name)
+    first, second = (law.draw(50, torch.Generator().manual_seed(3)) for _ in range(2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, law.draw(50, torch.Generator().manual_seed(4)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_uniform_draws_zero_and_one_give_finite_samples(name: str) -> None:
+    samples = distribution(name).sample(torch.tensor([0.0, 1.0])[:, None])
+    assert samples.isfinite().all()
+    assert (samples[0] <= samples[1]).all()
+
+
+@pytest.mark.parametrize("name", ["gaussian", "student-t", "zero-inflated"])
+def test_the_scale_stretches_values_and_moves_the_density_by_its_logarithm(name: str) -> None:
+    generator = torch.Generator().manual_seed(1)
+    raw = torch.randn(6, len(likelihood(name).parameters), generator=generator).double()
+    one, many = (likelihood(name).distribution(raw, torch.tensor(v).double()) for v in (1.0, 50.0))
+    value = torch.linspace(0.1, 2, 6).double()
+    torch.testing.assert_close(many.quantile(LEVELS), 50 * one.quantile(LEVELS))
+    torch.testing.assert_close(many.mean, 50 * one.mean)
+    torch.testing.assert_close(many.log_density(50 * value), one.log_density(value) - math.log(50.0))
+
+
+def test_the_scale_does_not_change_the_probability_of_an_exact_zero() -> None:
+    raw = torch.tensor([[0.3, 0.1, -0.4]])
+    one, many = (likelihood("zero-inflated").distribution(raw, torch.tensor(v)) for v in (1.0, 50.0))
+    torch.testing.assert_close(many.log_density(torch.zeros(1)), one.log_density(torch.zeros(1)))
+
+
+def test_the_scale_of_counts_acts_on_the_mean_and_leaves_the_dispersion() -> None:
+    raw = torch.tensor([[0.3, -0.4]])
+    family = likelihood("negative-binomial")
+    one, many = (family.distribution(raw, torch.tensor(v)) for v in (1.0, 50.0))
+    torch.testing.assert_close(many.mean, 50 * one.mean)
+    torch.testing.assert_close(many.parameters[1], one.parameters[1])
+    samples = many.quantile(LEVELS)
+    assert torch.equal(samples, samples.round())
+
+
+@pytest.mark.parametrize("name", ["gaussian", "student-t", "zero-inflated"])
+def test_the_deviation_never_falls_below_its_floor(name: str) -> None:
+    raw = torch.full((len(likelihood(name).parameters),), -1e4)
+    law = likelihood(name).distribution(raw, torch.tensor(100.0))
+    assert law.parameters[1].item() == pytest.approx(100 * SCALE_FLOOR)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_outputs_in_bfloat16_are_judged_in_float32(name: str) -> None:
+    raw = torch.zeros(4, len(likelihood(name).parameters), dtype=torch.bfloat16)
+    assert likelihood(name).distribution(raw, torch.ones(4)).log_density(torch.ones(4)).dtype == torch.float32
+
+
+extreme = st.floats(-1e4, 1e4, width=32) | st.sampled_from([-1e4, -100.0, -20.0, 0.0, 20.0, 100.0, 1e4])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=150, deadline=None)
+@given(
+    outputs=st.lists(extreme, min_size=3, max_size=3),
+    relative=st.floats(0, 1e6, width=32) | st.just(0.0),
+    scale=st.sampled_from([1.0, 37.0, 1e7]),
+)
+def test_gradients_are_finite_however_wild_the_outputs(
+    name: str, outputs: list[float], relative: float, scale: float
+) -> None:
+    family = likelihood(name)
+    raw = torch.tensor(outputs[: len(family.parameters)], requires_grad=True)
+    value = torch.tensor(relative * scale)
+    law = family.distribution(raw, torch.tensor(scale))
+    density = law.log_density(value.round() if family.whole else value)
+    assert density.isfinite()
+    density.backward()  # type: ignore[no-untyped-call]
+    assert raw.grad is not None
+    assert raw.grad.isfinite().all()
+    assert law.mean.isfinite()
+    assert law.quantile([0.1, 0.5, 0.9]).isfinite().all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_are_those_of_finite_differences(name: str) -> None:
+    family = likelihood(name)
+    raw = torch.randn(5, len(family.parameters), generator=torch.Generator().manual_seed(2)).double()
+    value = torch.tensor([0.0, 1.0, 2.0, 7.0, 31.0]).double()
+    scale = torch.tensor(3.0).double()
+    assert torch.autograd.gradcheck(
+        lambda part: family.distribution(part, scale).log_density(value), raw.requires_grad_()
+    )
+
+
+def test_an_unknown_likelihood_is_refused_with_the_list_of_known_ones() -> None:
+    known = "gaussian, student-t, negative-binomial, zero-inflated"
+    with pytest.raises(ConfigError, match=f'must be a known one. Got "poisson". Hint: choose one of {known}'):
+        likelihood("poisson")
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, -0.1, math.nan])
+def test_a_quantile_level_outside_the_open_interval_is_refused(level: float) -> None:
+    with pytest.raises(ConfigError, match=r"between 0 and 1, both excluded. Got .*0.1, 0.5, 0.9"):
+        distribution("gaussian").quantile([0.5, level])
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "rule"),
+    [
+        ("negative-binomial", 2.5, r'"negative-binomial" must be whole numbers from 0 on. Got 2.5.'),
+        ("negative-binomial", -1.0, r"whole numbers from 0 on. Got -1."),
+        ("zero-inflated", -0.5, r'"zero-inflated" must be numbers from 0 on. Got -0.5. Hint: choose'),
+    ],
+)
+def test_targets_outside_the_support_are_refused(name: str, bad: float, rule: str) -> None:
+    with pytest.raises(DataError, match=rule):
+        likelihood(name).check(torch.tensor([0.0, math.nan, bad, 3.0]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_missing_targets_and_counts_pass_every_check(name: str) -> None:
+    likelihood(name).check(torch.tensor([0.0, math.nan, 4.0]))

@@ -1,0 +1,180 @@
+"""Training learns, stops when it should, repeats with its seed, and goes on after an interruption as if without it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import softplus
+
+import small
+from logsparse.data.panel import Panel
+from logsparse.model.transformer import Transformer
+from logsparse.train.batches import TrainingSet
+from logsparse.train.loop import Training, TrainingError, nll_sum
+
+LOSSES = Path(__file__).parent / "losses" / "small.txt"
+
+
+def training(folder: Path | None = None, *, panel: Panel | None = None, seed: int = 0, **settings: Any) -> Training:
+    config = small.config(settings.pop("model", None), **settings)
+    data = TrainingSet.of(small.panel() if panel is None else panel, config)
+    return Training(small.network(config, data, seed), data, config.train, seed=seed, folder=folder, verbose=False)
+
+
+def weights(network: Transformer) -> str:
+    """A hash of every bit of every weight."""
+    state = sorted(network.state_dict().items())
+    return hashlib.sha256(b"".join(tensor.numpy().tobytes() for _, tensor in state)).hexdigest()
+
+
+def test_training_lowers_the_validation_loss() -> None:
+    run = training(epochs=10, steps_per_epoch=20, lr=3e-3)
+    before = run.validate()
+    story = run.run()
+    assert story.best is not None
+    assert story.best < before - 0.5
+    assert run.validate() == pytest.approx(story.best)
+
+
+def test_the_loss_is_the_mean_negative_log_density_of_the_observed_targets() -> None:
+    run = training()
+    batch = run.draws(0)
+    total, count = nll_sum(run.network, run.network.likelihood, batch, "all")
+    raw = run.network(batch).detach().double()
+    scale_B1 = batch.scale_B[:, None].double()
+    mean, deviation = raw[..., 0] * scale_B1, (softplus(raw[..., 1]) + 1e-6) * scale_B1
+    z = (batch.values_BL - mean) / deviation
+    density = -z.square() / 2 - deviation.log() - np.log(2 * np.pi) / 2
+    expected = -float(density[batch.observed_BL].sum())
+    assert count == batch.observed_BL.sum()
+    assert total.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_loss_may_count_the_horizon_only() -> None:
+    run = training()
+    batch = run.draws(0)
+    _, count = nll_sum(run.network, run.network.likelihood, batch, "horizon")
+    assert count == batch.observed_BL[:, batch.context :].sum()
+
+
+def test_missing_targets_do_not_touch_the_gradients() -> None:
+    run = training()
+    batch = run.draws(0).clone()
+    poisoned = batch.clone()
+    poisoned.values_BL[~poisoned.observed_BL] = 1e9
+    gradients = []
+    for windows in (batch, poisoned):
+        run.network.zero_grad()
+        torch.autograd.backward(nll_sum(run.network, run.network.likelihood, windows, "all")[0])
+        gradients.append([weight.grad.clone() for weight in run.network.parameters() if weight.grad is not None])
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("windows", [None, 24], ids=["fresh draws", "a set"])
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(windows: int | None) -> None:
+    runs = [training(seed=seed, windows=windows, average=0.9) for seed in (3, 3, 4)]
+    for run in runs:
+        run.run()
+    assert weights(runs[0].network) == weights(runs[1].network) != weights(runs[2].network)
+
+
+def test_a_fixed_seed_reproduces_the_committed_loss_curve() -> None:
+    """Regenerate after a change that is meant to change numbers: LOGSPARSE_WRITE_LOSSES=1 make test."""
+    torch.set_num_threads(1)
+    run = training(epochs=3, optimiser="bertadam", schedule="warmup-decay")
+    losses = [run._learn() for _ in range(9)]
+    if os.environ.get("LOGSPARSE_WRITE_LOSSES"):
+        LOSSES.write_text("".join(f"{loss:.6f}\n" for loss in losses))
+    expected = [float(line) for line in LOSSES.read_text().split()]
+    np.testing.assert_allclose(losses, expected, rtol=2e-4)
+
+
+def test_training_stops_when_validation_gets_no_better_and_keeps_the_best_weights() -> None:
+    run = training(epochs=50, patience=2, lr=1.0)
+    story = run.run()
+    assert story.ended == "no better for 2 looks"
+    assert run.validate() == pytest.approx(min(row["validation_nll"] for row in story.rows))
+
+
+def test_a_time_budget_ends_training() -> None:
+    run = training(epochs=10_000, patience=None, minutes=0.03)
+    began = time.monotonic()
+    assert run.run().ended == "0.03 minutes are over"
+    assert time.monotonic() - began < 30
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_last_checkpoint_kept(tmp_path: Path) -> None:
+    run = training(tmp_path, epochs=2)
+    run.run()
+    again = training(tmp_path, epochs=2)
+    with torch.no_grad():
+        again.network.output.weight.fill_(float("nan"))
+    with pytest.raises(TrainingError, match=r"must stay finite. Got a loss of nan at step 6; the checkpoint .* Hint"):
+        again._learn()
+    assert training(tmp_path, epochs=2).step == 6
+
+
+def test_a_run_taken_up_at_any_look_ends_with_the_same_bits(tmp_path: Path) -> None:
+    whole = training(average=0.9, windows=24)
+    whole.run()
+    cut = training(tmp_path, average=0.9, windows=24)
+    for _ in range(3):
+        loss = cut._learn()
+    cut._look(loss)
+    resumed = training(tmp_path, average=0.9, windows=24)
+    assert resumed.step == 3
+    resumed.run()
+    assert weights(resumed.network) == weights(whole.network)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [3, 6, 9, 12]
+
+
+def test_other_settings_do_not_take_up_a_run(tmp_path: Path) -> None:
+    training(tmp_path, epochs=1).run()
+    with pytest.raises(
+        TrainingError, match=r"resumed with the settings it was started with. Got another seed or other"
+    ):
+        training(tmp_path, epochs=1, seed=1)
+
+
+KILLED = """
+import sys, torch
+sys.path[:0] = {path!r}
+torch.set_num_threads(1)
+from pathlib import Path
+from test_loop import training, weights
+run = training(Path(sys.argv[1]), epochs=40, patience=None, average=0.9)
+print("ready", flush=True)
+run.run()
+print(weights(run.network))
+"""
+
+
+def test_a_run_killed_by_force_resumes_and_ends_with_the_same_bits(tmp_path: Path) -> None:
+    code = KILLED.format(path=[str(Path(__file__).parent)])
+
+    def start(folder: Path) -> subprocess.Popen[str]:
+        return subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True)
+
+    with start(tmp_path / "whole") as whole:
+        expected = whole.communicate()[0].split()[-1]
+    with start(tmp_path / "killed") as victim:
+        metrics = tmp_path / "killed" / "metrics.jsonl"
+        while not (metrics.exists() and len(metrics.read_text().splitlines()) >= 5):
+            time.sleep(0.005)
+        victim.send_signal(signal.SIGKILL)
+    assert len(metrics.read_text().splitlines()) < 40
+    with start(tmp_path / "killed") as resumed:
+        assert resumed.communicate()[0].split()[-1] == expected

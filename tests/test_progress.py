@@ -1,0 +1,38 @@
+"""Long work speaks in plain lines where there is no terminal, and not at all when asked to be quiet."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from logsparse import progress
+from logsparse.progress import Progress
+
+
+def test_plain_lines_tell_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
+    stream = io.StringIO()
+    with Progress("training", 4, stream=stream) as bar:
+        bar.skip_to(2)
+        bar.step(nll=0.5)
+        bar.step(nll=0.25)
+    first, _, last = stream.getvalue().splitlines()
+    assert first.startswith("training: 3 of 4, 0m00s, ")
+    assert first.endswith("left  nll 0.5")
+    assert last == "training: 4 of 4, 0m00s, done  nll 0.25"
+
+
+def test_an_interruption_is_said() -> None:
+    stream = io.StringIO()
+    bar = Progress("training", 4, stream=stream)
+    bar.step()
+    bar.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert "training: 1 of 4, 0m00s, stopped" in stream.getvalue()
+
+
+def test_quiet_is_quiet() -> None:
+    stream = io.StringIO()
+    with Progress("training", 1, verbose=False, stream=stream) as bar:
+        bar.step()
+    assert stream.getvalue() == ""
