@@ -94,7 +94,7 @@ def test_a_fixed_seed_reproduces_the_committed_loss_curve() -> None:
     """Regenerate after a change that is meant to change numbers: LOGSPARSE_WRITE_LOSSES=1 make test."""
     torch.set_num_threads(1)
     run = training(epochs=3, optimiser="bertadam", schedule="warmup-decay")
-    losses = [run._learn() for _ in range(9)]
+    losses = [run.learn() for _ in range(9)]
     if os.environ.get("LOGSPARSE_WRITE_LOSSES"):
         LOSSES.write_text("".join(f"{loss:.6f}\n" for loss in losses))
     expected = [float(line) for line in LOSSES.read_text().split()]
@@ -122,7 +122,7 @@ def test_a_loss_that_is_not_finite_stops_with_the_last_checkpoint_kept(tmp_path:
     with torch.no_grad():
         again.network.output.weight.fill_(float("nan"))
     with pytest.raises(TrainingError, match=r"must stay finite. Got a loss of nan at step 6; the checkpoint .* Hint"):
-        again._learn()
+        again.learn()
     assert training(tmp_path, epochs=2).step == 6
 
 
@@ -131,8 +131,8 @@ def test_a_run_taken_up_at_any_look_ends_with_the_same_bits(tmp_path: Path) -> N
     whole.run()
     cut = training(tmp_path, average=0.9, windows=24)
     for _ in range(3):
-        loss = cut._learn()
-    cut._look(loss)
+        loss = cut.learn()
+    cut.look(loss)
     resumed = training(tmp_path, average=0.9, windows=24)
     assert resumed.step == 3
     resumed.run()

@@ -19,7 +19,7 @@ data = TrainingSet.of(small.panel(), config)
 with join(torch.device("cpu")) as ranks:
     run = Training(small.network(config, data), data, config.train, seed=0, folder=folder, ranks=ranks, verbose=False)
     seen: list[list[int]] = []
-    learn = run._learn
+    take_step = run.learn
     first_life = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
 
     def watched() -> float:
@@ -27,12 +27,14 @@ with join(torch.device("cpu")) as ranks:
             os._exit(7)
         windows = run.draws(run.step)
         pairs = zip(windows.series_B.tolist(), windows.values_BL.sum(1).tolist(), strict=True)
-        loss = learn()
-        print(f"rank {ranks.rank} step {run.step} loss {loss:.6f} windows {sorted(pairs)}", flush=True)
+        loss = take_step()
+        # In one piece: the other rank writes to the same pipe.
+        sys.stdout.write(f"rank {ranks.rank} step {run.step} loss {loss:.6f} windows {sorted(pairs)}\n")
+        sys.stdout.flush()
         return loss
 
-    run._learn = watched  # type: ignore[method-assign]
+    run.learn = watched  # type: ignore[method-assign]
     story = run.run()
     if ranks.leads:
         total = sum(float(weight.detach().abs().sum()) for weight in run.network.parameters())
-        print(f"end {story.best:.6f} {total:.6f}", flush=True)
+        sys.stdout.write(f"end {story.best:.6f} {total:.6f}\n")

@@ -65,11 +65,16 @@ def join(device: torch.device) -> Iterator[Ranks]:
     if count == 1:
         yield Ranks(device=device)
         return
-    rank = int(os.environ["RANK"])
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_PATIENCE)
+    store, rank, count = next(dist.rendezvous("env://", timeout=_PATIENCE))  # type: ignore[attr-defined]
+    # A restarted group meets in the store of the one before it, where the dead have left their addresses.
+    store = dist.PrefixStore(  # type: ignore[attr-defined]
+        f"life-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store
+    )
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=_PATIENCE)
     try:
         yield Ranks(rank, count, device)
     finally:

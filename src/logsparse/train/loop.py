@@ -92,21 +92,21 @@ class Training:
                     if self.ranks.agree(self._share_of_time() >= 1):
                         self.story.ended = f"{self.train.minutes:g} minutes are over"
                         break
-                    loss = self._learn()
+                    loss = self.learn()
                     progress.step(nll=loss, best=self.stopping.best or math.nan)
                     if self.step % every == 0:
-                        self._look(loss)
+                        self.look(loss)
             except KeyboardInterrupt:
                 self.story.ended = "interrupted"
             if self.step % every and self.step:
-                self._look(loss)
+                self.look(loss)
         if self.stopping.stop and self.step < self.steps:
             self.story.ended = f"no better for {self.stopping.patience} looks"
         self.story.seconds = time.monotonic() - began
         self.network.load_state_dict(self.best)
         return self.story
 
-    def _learn(self) -> float:
+    def learn(self) -> float:
         """One step; the loss is the mean over the observed targets of all ranks."""
         generator = Generator(self.ranks.device).manual_seed(_key(self.seed, self.step, self.ranks.rank))
         with torch.autocast(self.ranks.device.type, torch.bfloat16, enabled=self.train.precision == "bfloat16"):
@@ -129,7 +129,7 @@ class Training:
         self.step += 1
         return loss
 
-    def _look(self, loss: float) -> None:
+    def look(self, loss: float) -> None:
         """Validate, keep the weights if they are the best so far, write a row and a checkpoint."""
         with self.average.swapped_in() if self.average else nullcontext():
             validation = self.validate()
