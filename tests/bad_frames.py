@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
@@ -57,16 +59,28 @@ def hours_from(start: str, periods: int, freq: str, zone: str | None = None) -> 
     return pd.DataFrame({"unique_id": "a", "ds": times.tz_localize(zone), "y": 1.0})
 
 
+def days_in_utc() -> pd.DataFrame:
+    frame = hours_from("2024-03-25", 10, "D", "UTC")
+    return frame.assign(ds=frame["ds"].dt.tz_convert("Europe/Berlin"))
+
+
+def new_folder() -> Path:
+    """An empty folder that goes when the tests end."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder)
+    return folder
+
+
 def written(frame: pd.DataFrame) -> Path:
     """The frame as pandas writes it to csv."""
-    path = Path(tempfile.mkdtemp()) / "data.csv"
+    path = new_folder() / "data.csv"
     frame.to_csv(path, index=False)
     return path
 
 
 def parts(*frames: pl.DataFrame) -> Path:
     """A folder with these parts, called a, b, ..."""
-    folder = Path(tempfile.mkdtemp())
+    folder = new_folder()
     for name, frame in zip("abc", frames, strict=False):
         frame.write_parquet(folder / f"{name}.parquet")
     return folder
@@ -215,6 +229,12 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         "Got steps of 12h that are even on the clock of Europe/Berlin only: not so in series 'a' at "
         "2024-03-31 10:00 UTC. "
         "Hint: convert the times to even steps in UTC, or drop the zone.",
+    ),
+    "days that are even in UTC only": (
+        lambda: to_panel(days_in_utc()),
+        "Steps of whole days are counted on the wall clock. "
+        "Got steps of d that are even in UTC, but not in Europe/Berlin: not so in series 'a' at 2024-04-01 02:00. "
+        "Hint: convert the times to UTC.",
     ),
     "a time off the step that was given": (
         lambda: to_panel(long(), freq="2h"),

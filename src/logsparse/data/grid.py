@@ -124,6 +124,17 @@ def _on_the_right_clock(rows: Rows, freq: Freq | None, zone: str, *, given: bool
     rising = bool((np.diff(wall.times)[np.diff(rows.codes) == 0] > 0).all())
     found = freq if given or not rising else infer(wall.times, wall.codes, dates=True)
     if found is None or found.counts_days or (freq is not None and freq.counts_days):
+        if (
+            found is not None
+            and freq is not None
+            and (astray := wall.astray(found)).any()
+            and not rows.astray(freq).any()
+        ):
+            raise DataError(
+                "Steps of whole days are counted on the wall clock.",
+                got=f"steps of {freq} that are even in UTC, but not in {zone}: not so {wall.first(astray, freq)}",
+                hint="convert the times to UTC.",
+            )
         return wall, found
     if freq is not None and rising and (astray := rows.astray(freq)).any() and not wall.astray(found).any():
         raise DataError(
