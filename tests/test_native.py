@@ -83,7 +83,8 @@ def test_torch_compile_gives_the_same_results(dropout: float) -> None:
 @pytest.mark.parametrize("name", PATTERNS)
 def test_bfloat16_is_as_good_as_bfloat16_can_be(name: str) -> None:
     qkv = random_inputs((2, 2, 130, 16), dtype=torch.bfloat16)
-    exact = results("dense", tuple(x.detach().double().requires_grad_() for x in qkv), PATTERNS[name])
+    q, k, v = (x.detach().double().requires_grad_() for x in qkv)
+    exact = results("dense", (q, k, v), PATTERNS[name])
     got = results("native", qkv, PATTERNS[name])
     assert all(x.dtype == torch.bfloat16 for x in got)
     assert_equal_to_oracle(got, exact, 1e-2)
