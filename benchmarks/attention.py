@@ -3,7 +3,7 @@
 One process, contenders alternating, the best of several runs; native gets channel-first memory (as a
 convolution gives it) and, as "native rows", row-major memory; SDPA gets its own favourite, row-major. Peak
 memory is measured in a fresh process for each point. Prints tables, writes one JSON and one picture to
-results/. With one thread, processor time is measured instead of the clock's: a busy machine disturbs it little.
+results/. With one thread, processor time is measured, which a busy machine disturbs little.
 
     python benchmarks/attention.py [--quick] [--longest 65536] [--threads 2]
 """
@@ -18,7 +18,6 @@ import json
 import math
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-from _machine import measured_copy, name_of_machine, peak_of
+from _machine import fair_clock, measured_copy, name_of_machine, peak_of
 from logsparse.attention.attend import attend
 from logsparse.attention.pattern import Pattern, local, logsparse, restart
 
@@ -91,7 +90,7 @@ def reason_to_skip(contender: str, pattern: Pattern, batch: int, length: int) ->
 
 def best_times(runs: dict[Any, Run], budget: float) -> dict[Any, float]:
     """Best seconds of each; contenders alternate until each has used its time, two runs at least if short."""
-    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    clock = fair_clock()
     best = dict.fromkeys(runs, math.inf)
     spent, count = dict.fromkeys(runs, 0.0), dict.fromkeys(runs, 0)
     while waiting := [r for r in runs if spent[r] < budget or (count[r] < 2 and spent[r] < 20)]:
