@@ -60,14 +60,10 @@ def random_inputs(
     return leaf(width), leaf(width), leaf(values or width)
 
 
-def results(
-    backend: str, qkv: tuple[Tensor, Tensor, Tensor], pattern: Pattern, dropout: float = 0.0
-) -> list[Tensor]:
+def results(backend: str, qkv: tuple[Tensor, Tensor, Tensor], pattern: Pattern, dropout: float = 0.0) -> list[Tensor]:
     """The output and the gradients of q, k, v for one fixed incoming gradient and one fixed dropout mask."""
     out = attend(*qkv, pattern, backend=backend, dropout=dropout, generator=torch.Generator().manual_seed(7))
-    incoming = torch.randn(out.shape, generator=torch.Generator().manual_seed(8), dtype=torch.float64).to(
-        out.dtype
-    )
+    incoming = torch.randn(out.shape, generator=torch.Generator().manual_seed(8), dtype=torch.float64).to(out.dtype)
     return [out.detach(), *torch.autograd.grad(out, qkv, incoming)]
 
 
@@ -165,8 +161,7 @@ def test_dropout_keeps_the_asked_share_and_differs_by_head_position_and_distance
 def test_the_dropout_seed_comes_from_the_generator() -> None:
     qkv = random_inputs((1, 1, 50, 4))
     first, again, other = (
-        attend(*qkv, logsparse(), dropout=0.5, generator=torch.Generator().manual_seed(seed))
-        for seed in (1, 1, 2)
+        attend(*qkv, logsparse(), dropout=0.5, generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
     )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -192,8 +187,7 @@ def test_decoding_step_by_step_equals_attending_over_whole_paths(name: str, hist
     past = [torch.randn(series, 1, heads, history, width, generator=generator) for _ in range(3)]
     new = [torch.randn(series, paths, heads, steps, width, generator=generator) for _ in range(3)]
     whole = [
-        torch.cat([p.expand(-1, paths, -1, -1, -1), n], dim=3).flatten(0, 1)
-        for p, n in zip(past, new, strict=True)
+        torch.cat([p.expand(-1, paths, -1, -1, -1), n], dim=3).flatten(0, 1) for p, n in zip(past, new, strict=True)
     ]
     q, k, v = whole
     expected = attend(q, k, v, PATTERNS[name], backend="dense").reshape(series, paths, heads, -1, width)

@@ -120,9 +120,7 @@ def test_channel_first_memory_is_taken_without_a_copy_and_given_back_channel_fir
     with torch.profiler.profile(profile_memory=True) as profile:
         out = attend(q, k, v, logsparse(), backend="native")
     assert out.stride() == (4 * 8 * 500, 8 * 500, 1, 500)
-    assert not any(
-        event.key in {"aten::copy_", "aten::clone", "aten::contiguous"} for event in profile.key_averages()
-    )
+    assert not any(event.key in {"aten::copy_", "aten::clone", "aten::contiguous"} for event in profile.key_averages())
     q_row, k_row, v_row = (x.contiguous() for x in (q, k, v))
     rows_first = attend(q_row, k_row, v_row, logsparse(), backend="native")
     assert rows_first.is_contiguous()

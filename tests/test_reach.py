@@ -37,9 +37,7 @@ def test_theorem_1_every_cell_is_reached_within_floor_log2_l_plus_1_layers(l: in
 
 
 @given(query=st.integers(0, 300), key=st.integers(0, 300))
-def test_theorem_1_shortest_paths_number_the_factorial_of_the_ones_in_the_distance(
-    query: int, key: int
-) -> None:
+def test_theorem_1_shortest_paths_number_the_factorial_of_the_ones_in_the_distance(query: int, key: int) -> None:
     key, query = sorted((key, query))
     ones = (query - key).bit_count()
     assert logsparse().paths(query, key, ones) == math.factorial(ones)

@@ -1,1 +1,59 @@
 """Probabilistic forecasting of many related series with a long past: frame in, frame with quantiles out."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from logsparse.backtesting import backtest
+    from logsparse.baselines.naive import SeasonalNaive
+    from logsparse.data.frame import to_panel
+    from logsparse.data.panel import Panel
+    from logsparse.errors import ConfigError, DataError, LogsparseError, NotFittedError
+    from logsparse.forecast import Forecast, Forecaster
+    from logsparse.metrics import score
+
+__version__ = version("logsparse")
+
+# Loaded on first use, so that `logsparse --help` and `import logsparse` need neither torch nor polars.
+_HOMES = {
+    "backtest": "backtesting",
+    "SeasonalNaive": "baselines.naive",
+    "to_panel": "data.frame",
+    "Panel": "data.panel",
+    "ConfigError": "errors",
+    "DataError": "errors",
+    "LogsparseError": "errors",
+    "NotFittedError": "errors",
+    "Forecast": "forecast",
+    "Forecaster": "forecast",
+    "score": "metrics",
+}
+
+__all__ = [
+    "ConfigError",
+    "DataError",
+    "Forecast",
+    "Forecaster",
+    "LogsparseError",
+    "NotFittedError",
+    "Panel",
+    "SeasonalNaive",
+    "backtest",
+    "score",
+    "to_panel",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'logsparse' has no attribute {name!r}")
+    found = getattr(import_module(f"logsparse.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -95,13 +95,9 @@ def _check_sdpa(is_full: bool, dropout: float) -> None:
 
 def _check(q: Tensor, k: Tensor, v: Tensor, backend: str, dropout: float) -> None:
     if backend not in BACKENDS:
-        raise ConfigError(
-            f"backend must be one of {', '.join(BACKENDS)}.", got=repr(backend), hint="use 'auto'."
-        )
+        raise ConfigError(f"backend must be one of {', '.join(BACKENDS)}.", got=repr(backend), hint="use 'auto'.")
     if not 0 <= dropout < 1:
-        raise ConfigError(
-            "dropout must be at least 0 and below 1.", got=str(dropout), hint="0.1 is the paper's."
-        )
+        raise ConfigError("dropout must be at least 0 and below 1.", got=str(dropout), hint="0.1 is the paper's.")
     shapes = [tuple(x.shape) for x in (q, k, v)]
     if q.ndim != 4 or shapes[0] != shapes[1] or v.ndim != 4 or shapes[0][:3] != shapes[2][:3] or 0 in q.shape:
         raise DataError(
@@ -113,9 +109,7 @@ def _check(q: Tensor, k: Tensor, v: Tensor, backend: str, dropout: float) -> Non
     if len(set(kinds)) > 1 or q.dtype not in _DTYPES:
         raise DataError(
             "q, k and v must share one device and one type: float32, float64 or bfloat16.",
-            got=", ".join(
-                f"{name} {dtype} on {device}" for name, (dtype, device) in zip("qkv", kinds, strict=True)
-            ),
+            got=", ".join(f"{name} {dtype} on {device}" for name, (dtype, device) in zip("qkv", kinds, strict=True)),
             hint="convert them with .to(q).",
         )
     if backend == "native" and q.device.type != "cpu":

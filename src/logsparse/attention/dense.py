@@ -24,7 +24,5 @@ def dense(q: Tensor, k: Tensor, v: Tensor, mask_LJ: Tensor, dropout: float, seed
         rows_L = torch.arange(q.shape[-2], device=q.device)
         distance_LJ = (rows_L[:, None] - rows_L).clamp(min=0)
         heads = (q.shape[0], q.shape[1])
-        weights_BHLJ = weights_BHLJ * factors(seed, heads, rows_L[:, None], distance_LJ, dropout).to(
-            weights_BHLJ
-        )
+        weights_BHLJ = weights_BHLJ * factors(seed, heads, rows_L[:, None], distance_LJ, dropout).to(weights_BHLJ)
     return (weights_BHLJ @ v.to(weights_BHLJ.dtype)).to(v.dtype)

@@ -31,9 +31,7 @@ def available() -> bool:
     """Whether the extension was built; the first time it was not, one log line says what serves instead."""
     if _native is None and not _told:
         _told.append("missing")
-        _log.warning(
-            "The C++ attention kernel was not built; plain torch serves instead (slower, same results)."
-        )
+        _log.warning("The C++ attention kernel was not built; plain torch serves instead (slower, same results).")
     return _native is not None
 
 

@@ -57,6 +57,17 @@ def arrivals(distances: Sequence[int], length: int, dense_rows: int) -> NDArray[
     return layer_of
 
 
+def path_to_last(layer_of: NDArray[np.int_], distances: Sequence[int], dense_rows: int, cell: int) -> list[int]:
+    """One shortest path from `cell` to the last, given its `arrivals`; short steps first, as in the proof."""
+    path = [cell]
+    while layer_of[cell] > 0:
+        hearers = np.union1d(cell + np.array(distances), np.arange(cell, dense_rows))
+        hearers = hearers[hearers < len(layer_of)]
+        cell = int(hearers[layer_of[hearers] == layer_of[cell] - 1][0])
+        path.append(cell)
+    return path
+
+
 def count_paths(distances: Sequence[int], span: int, dense_cells: int, edges: int) -> int:
     """Paths of exactly so many edges from the first of `span` cells to the last, none of them a self-edge."""
     # Python's own integers: path counts outgrow 64 bits.

@@ -79,9 +79,7 @@ def attend_step(q: Tensor, cache: StepCache, pattern: Pattern, position: int) ->
     distances = range(position + 1) if dense else pattern.distances(position + 1)
     history = cache.history_k.shape[2]
     old = torch.tensor([position - s for s in distances if position - s < history], device=q.device)
-    new = torch.tensor(
-        [position - s - history for s in distances if position - s >= history], device=q.device
-    )
+    new = torch.tensor([position - s - history for s in distances if position - s >= history], device=q.device)
     q_NHPD = q.transpose(1, 2) / math.sqrt(q.shape[-1])
 
     old_k_NHMD = cache.history_k.index_select(2, old.long())

@@ -1,1 +1,28 @@
-"""Forecasters to compare with: every baseline of the paper, all with the same face as ours."""
+"""A name -> a forecaster to compare with: every baseline has the same face as ours."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from logsparse.errors import ConfigError
+
+if TYPE_CHECKING:
+    from logsparse.forecast import Forecaster
+
+NAMES = {"seasonal-naive": "logsparse.baselines.naive:SeasonalNaive"}
+
+
+def named(name: str, horizon: int) -> Forecaster:
+    """A fresh forecaster by the name that the command line knows it by."""
+    if name not in NAMES:
+        near = difflib.get_close_matches(name, NAMES, n=1)
+        raise ConfigError(
+            f"A model must be a folder of a fitted model or one of: {', '.join(NAMES)}.",
+            got=repr(name),
+            hint=f"did you mean {near[0]!r}?" if near else "check the spelling.",
+        )
+    module, _, attribute = NAMES[name].partition(":")
+    forecaster: Forecaster = getattr(import_module(module), attribute)(horizon)
+    return forecaster

@@ -1,0 +1,115 @@
+"""(B, L, width) -> (B, L, width): multi-head self-attention whose queries and keys see their local context.
+
+Queries and keys come from one causal convolution of `kernel` steps, values from each step alone; kernel 1 is
+the canonical layer. Which cells attend to which is the pattern's business, how fast is `attend`'s. From the
+convolution to the output all memory is channel-first: both it and the attention kernel are fastest so.
+"""
+
+# B batch, L length, W width, H heads, D head width, P past steps (kernel - 1), C channels in, E channels out
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from logsparse.attention.attend import attend
+from logsparse.attention.pattern import Pattern
+from logsparse.errors import ConfigError, DataError
+
+
+class ConvAttention(nn.Module):
+    """Head width None is width / heads; the paper gives each head the full width."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        pattern: Pattern,
+        *,
+        kernel: int = 1,
+        head_width: int | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        _check_sizes(width=width, heads=heads, kernel=kernel, head_width=head_width)
+        self.width, self.heads, self.kernel = width, heads, kernel
+        self.head_width = width // heads if head_width is None else head_width
+        self.pattern, self.dropout = pattern, dropout
+        inner = heads * self.head_width
+        self.query_key = nn.Conv1d(width, 2 * inner, kernel)
+        self.value = nn.Linear(width, inner)
+        self.out = nn.Linear(inner, width)
+        self.reset_parameters()
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Normal, with the paper's deviations; biases 0."""
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
+            else:
+                deviation = 0.01 if name.startswith("query_key") else 0.02
+                nn.init.normal_(parameter, std=deviation, generator=generator)
+
+    def forward(self, x_BLW: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Attention dropout acts when there is a generator to draw its seed from, and only then."""
+        dropout = 0.0 if generator is None else self.dropout
+        return self.merge(attend(*self.project(x_BLW), self.pattern, dropout=dropout, generator=generator))
+
+    def project(self, x_BLW: Tensor, past_BPW: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys, values, each (B, H, L, D). `past`: the kernel - 1 steps before x; zeros if None."""
+        self._check(x_BLW, past_BPW)
+        x_BWL = x_BLW.mT
+        if past_BPW is None:
+            seen = F.pad(x_BWL, (self.kernel - 1, 0)) if self.kernel > 1 else x_BWL
+        else:
+            seen = torch.cat([past_BPW.mT, x_BWL], dim=2)
+        q_and_k = F.conv1d(seen, self.query_key.weight, self.query_key.bias)
+        q_BHLD, k_BHLD = self._split(q_and_k, 2).mT.unbind(1)
+        v_BHLD = self._split(_pointwise(x_BWL, self.value)).mT
+        return q_BHLD, k_BHLD, v_BHLD
+
+    def merge(self, attended_BHLD: Tensor) -> Tensor:
+        """What the heads gathered, as (B, L, W)."""
+        return _pointwise(attended_BHLD.mT.flatten(1, 2), self.out).mT
+
+    def extra_repr(self) -> str:
+        return f"{self.heads} heads of {self.head_width}, {self.pattern}, dropout={self.dropout}"
+
+    def _split(self, channels_BCL: Tensor, *parts: int) -> Tensor:
+        batch, _, length = channels_BCL.shape
+        return channels_BCL.reshape(batch, *parts, self.heads, self.head_width, length)
+
+    def _check(self, x_BLW: Tensor, past_BPW: Tensor | None) -> None:
+        if x_BLW.ndim != 3 or x_BLW.shape[2] != self.width:
+            raise DataError(
+                f"The layer takes (batch, length, {self.width}).",
+                got=str(tuple(x_BLW.shape)),
+                hint="the last dimension is the width the layer was made with.",
+            )
+        wanted = (x_BLW.shape[0], self.kernel - 1, self.width)
+        if past_BPW is not None and past_BPW.shape != wanted:
+            raise DataError(
+                f"The past of a convolution of {self.kernel} steps must be {wanted}.",
+                got=str(tuple(past_BPW.shape)),
+                hint="keep the last kernel - 1 inputs of the layer.",
+            )
+
+
+def _pointwise(x_BCL: Tensor, linear: nn.Linear) -> Tensor:
+    """`linear` on channel-first memory, (B, C, L) -> (B, E, L), without turning either side."""
+    weight_BEC = linear.weight.expand(len(x_BCL), -1, -1)
+    return torch.baddbmm(linear.bias[:, None], weight_BEC, x_BCL)
+
+
+def _check_sizes(*, width: int, heads: int, kernel: int, head_width: int | None) -> None:
+    sizes = {"width": width, "heads": heads, "kernel": kernel, "head_width": head_width}
+    for name, size in sizes.items():
+        if size is not None and size < 1:
+            raise ConfigError(f"{name} must be 1 or more.", got=str(size), hint="see the preset `paper`.")
+    if head_width is None and width % heads:
+        raise ConfigError(
+            "Without a head_width, the width must be a multiple of heads.",
+            got=f"width={width}, heads={heads}",
+            hint=f"give head_width, for example the paper's full width, {width}.",
+        )

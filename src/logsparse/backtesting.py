@@ -1,0 +1,99 @@
+"""Forecaster + frame -> what it would have said at past cutoffs, beside what came: the paper's rolling evaluation."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Unpack
+
+import numpy as np
+import polars as pl
+
+from logsparse.baselines.naive import seasonal_error
+from logsparse.data.calendar import Ints
+from logsparse.data.frame import CUTOFF, ID, TARGET, TIME, Columns, clock_time, stamps, to_panel
+from logsparse.data.panel import Panel
+from logsparse.data.table import give
+from logsparse.errors import ConfigError, DataError
+from logsparse.forecast import LEVELS, Forecaster, check_levels
+
+
+def backtest(
+    forecaster: Forecaster,
+    data: Any,
+    *,
+    windows: int = 1,
+    step: int | None = None,
+    until: str | int | datetime | None = None,
+    refit: bool = False,
+    quantiles: Sequence[float] = LEVELS,
+    **columns: Unpack[Columns],
+) -> Any:
+    """unique_id, ds, cutoff, y, mean, q0.1 ... q0.9 for `windows` cutoffs, `step` (one horizon) apart.
+
+    The last window ends at each series' own end, or at `until`. A fresh copy of the forecaster is fitted on what lies
+    before the first cutoff; then only the forecast start moves, unless `refit`. A forecaster already fitted is used as
+    it is, and refused where it has seen what it would be tested on.
+    """
+    panel = to_panel(data, **columns)
+    if until is not None:
+        panel = panel.until(clock_time(panel, until))
+    levels = check_levels(quantiles)
+    cutoffs_WS = _cutoffs(panel, forecaster.horizon, windows, forecaster.horizon if step is None else step)
+    first = panel.cut(cutoffs_WS[0])
+    if hasattr(forecaster, "panel_") and not refit:
+        _refuse_seen(forecaster.panel_, first)
+        fitted = forecaster
+    else:
+        fitted = copy.deepcopy(forecaster).fit(first)
+    errors_S = np.array([seasonal_error(first[i], panel.freq.season) for i in range(len(panel))], np.float32)
+    tables = []
+    for number, lengths_S in enumerate(cutoffs_WS):
+        history = panel.cut(lengths_S)
+        if refit and number:
+            fitted = copy.deepcopy(forecaster).fit(history)
+        table = fitted.forecast(history, quantiles=levels).table()
+        tables.append(_beside_truth(table, history, forecaster.horizon, errors_S))
+    return give(pl.concat(tables), panel.origin.library)
+
+
+def _cutoffs(panel: Panel, horizon: int, windows: int, step: int) -> Ints:
+    """How much of each series is seen at each cutoff, oldest first: (windows, series)."""
+    if windows < 1 or step < 1:
+        raise ConfigError(
+            "windows and step must be at least 1.", got=f"windows={windows}, step={step}", hint="count the cutoffs."
+        )
+    back_W = horizon + step * np.arange(windows - 1, -1, -1)
+    seen_WS = panel.lengths - back_W[:, None]
+    if (seen_WS[0] < 1).any():
+        series = int(np.argmin(seen_WS[0]))
+        raise DataError(
+            "Every series must be longer than the span of the backtest.",
+            got=f"series {panel.ids[series]!r} with {panel.lengths[series]} steps, {back_W[0]} of them tested",
+            hint="test fewer windows, or leave that series out.",
+        )
+    return np.asarray(seen_WS)
+
+
+def _refuse_seen(trained: Panel, first: Panel) -> None:
+    """A model must not be tested on what it has learned."""
+    ends = dict(zip(trained.ids, trained.ends().tolist(), strict=True))
+    for name, cutoff in zip(first.ids, first.ends().tolist(), strict=True):
+        if ends.get(name, cutoff) > cutoff:
+            raise DataError(
+                "A backtest must begin after the model's training ended.",
+                got=f"series {name!r}: trained up to {trained.freq.show(ends[name])}; "
+                f"first cutoff {first.freq.show(cutoff)}",
+                hint="use `fit --until` or `--refit`.",
+            )
+
+
+def _beside_truth(table: pl.DataFrame, history: Panel, horizon: int, errors_S: Any) -> pl.DataFrame:
+    cells_SH = (history.indptr[:-1] + history.lengths)[:, None] + np.arange(horizon)
+    cutoff = stamps(history, np.repeat(history.ends(), horizon))
+    truth = pl.Series(history.values[cells_SH].ravel(), nan_to_null=True)
+    columns = [cutoff.alias(CUTOFF), truth.alias(TARGET)]
+    others = [name for name in table.columns if name not in (ID, TIME)]
+    scale = pl.Series("seasonal_error", np.repeat(errors_S, horizon), nan_to_null=True)
+    return table.with_columns(*columns, scale).select(ID, TIME, CUTOFF, TARGET, *others, "seasonal_error")

@@ -1,0 +1,184 @@
+"""The command `logsparse`: words in, tables and files out. Heavy imports wait inside each command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from logsparse.commands.pattern import pattern
+from logsparse.errors import LogsparseError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="parquet, csv or feather file, or folder of parquets")]
+Horizon = Annotated[int, typer.Option(help="how many steps to forecast")]
+IdCol = Annotated[str, typer.Option(help="column that names the series")]
+TimeCol = Annotated[str, typer.Option(help="column of times")]
+TargetCol = Annotated[str, typer.Option(help="column of values")]
+FreqText = Annotated[str | None, typer.Option("--freq", help="step of the times, such as 15min, h, D, ME [inferred]")]
+
+
+@app.callback()
+def _logsparse() -> None:
+    """Forecast many related series with a long past, with honest uncertainty."""
+
+
+@app.command()
+def check(
+    data: Data,
+    id_col: IdCol = "unique_id",
+    time_col: TimeCol = "ds",
+    target_col: TargetCol = "y",
+    freq: FreqText = None,
+) -> None:
+    """Say what was recognised in DATA: series, step, gaps, span."""
+    import numpy as np
+
+    from logsparse.data.frame import stamps, to_panel
+
+    panel = to_panel(data, id_col=id_col, time_col=time_col, target_col=target_col, freq=freq)
+    empty_S = [int(np.isnan(panel[i]).sum()) for i in range(len(panel))]
+    total, missing = int(panel.lengths.sum()), sum(empty_S)
+    span = [str(stamps(panel, np.array([time]))[0]) for time in (panel.starts.min(), panel.ends().max())]
+    worst = int(np.argmax(empty_S))
+    rows = [
+        ("layout", "long: one row a series and time" if panel.origin.layout == "long" else "wide: one column a series"),
+        ("series", f"{len(panel):,} ({', '.join(map(str, panel.ids[:3]))}{', ...' if len(panel) > 3 else ''})"),
+        ("step", f"{panel.freq} (season {panel.freq.season})"),
+        ("span", f"{span[0]} to {span[1]}"),
+        ("time zone", panel.origin.zone or "none"),
+        ("steps a series", _range(panel.lengths.tolist())),
+        ("values", f"{total:,}"),
+        ("missing", f"{missing:,} ({missing / total:.2%})" + (f", most in {panel.ids[worst]}" if missing else "")),
+        ("lowest, highest", f"{np.nanmin(panel.values):g}, {np.nanmax(panel.values):g}"),
+    ]
+    _print_rows(rows)
+
+
+@app.command()
+def backtest(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="a model's name, such as seasonal-naive")],
+    data: Data,
+    horizon: Horizon,
+    windows: Annotated[int, typer.Option(help="how many cutoffs")] = 1,
+    step: Annotated[int | None, typer.Option(help="steps between cutoffs [one horizon]")] = None,
+    until: Annotated[str | None, typer.Option(help="time of the last tested step [each series' end]")] = None,
+    refit: Annotated[bool, typer.Option("--refit", help="fit anew at every cutoff")] = False,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="where to write the result frame")] = None,
+    id_col: IdCol = "unique_id",
+    time_col: TimeCol = "ds",
+    target_col: TargetCol = "y",
+    freq: FreqText = None,
+) -> None:
+    """Forecast DATA at past cutoffs and score what came out."""
+    from logsparse.backtesting import backtest as run
+    from logsparse.baselines import named
+    from logsparse.data.frame import to_panel
+
+    forecaster = named(model, horizon)
+    panel = to_panel(data, id_col=id_col, time_col=time_col, target_col=target_col, freq=freq)
+    _say(f"{panel.origin.layout} table: {panel}")
+    results = run(forecaster, panel, windows=windows, step=step, until=until, refit=refit)
+    _write(results, out)
+    _print_scores(results)
+
+
+@app.command()
+def score(
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="result frame of a backtest")],
+    by: Annotated[str | None, typer.Option(help="unique_id, step or cutoff: one row each [overall]")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="where to write the scores")] = None,
+) -> None:
+    """Score a backtest's result frame."""
+    from logsparse.data.files import read
+
+    _print_scores(read(results), by=by, out=out)
+
+
+@app.command()
+def demo(out: Annotated[Path, typer.Option("-o", "--out", help="folder to write into")] = Path("demo")) -> None:
+    """Forecast the paper's synthetic set; write forecast.parquet and a picture."""
+    import numpy as np
+
+    from logsparse.backtesting import backtest as run
+    from logsparse.baselines.naive import SeasonalNaive
+    from logsparse.data.synthetic import synthetic
+    from logsparse.pictures import save_figure
+
+    panel = synthetic(96, 1000, np.random.default_rng(0))
+    _say("the paper's synthetic set, t0 = 96: 1,000 series, the last 24 of 120 steps forecast by seasonal naive")
+    forecaster = SeasonalNaive(horizon=24, season=24)
+    results = run(forecaster, panel)
+    _write(results, out / "forecast.parquet")
+    history = panel.cut(panel.lengths - 24)
+    picture = out / "forecast.svg"
+    save_figure(forecaster.fit(history).forecast().plot(history=96), picture)
+    _say(f"wrote {picture}")
+    _print_scores(results)
+
+
+app.command()(pattern)
+
+
+def _range(numbers: list[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+
+
+def _say(text: str) -> None:
+    """What a person wants to know, beside the output proper."""
+    typer.echo(text, err=True)
+
+
+def _write(table: pl.DataFrame, path: Path | None) -> None:
+    if path is not None:
+        from logsparse.data.files import write
+
+        write(table, path)
+        _say(f"wrote {path}")
+
+
+def _print_rows(rows: list[tuple[str, str]]) -> None:
+    width = max(len(label) for label, _ in rows)
+    for label, value in rows:
+        typer.echo(f"{label:<{width}}  {value}")
+
+
+def _print_scores(results: Any, *, by: str | None = None, out: Path | None = None) -> None:
+    from logsparse.metrics import score as run
+
+    scores = run(results, by=by)
+    _write(scores, out)
+    if by is None:
+        _print_rows([(name, _number(value)) for name, value in scores.row(0, named=True).items()])
+    else:
+        import polars as pl
+
+        with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_hide_dataframe_shape=True, float_precision=4):
+            typer.echo(str(scores))
+
+
+def main() -> None:
+    """A user's mistake is one line and exit code 2, never a traceback."""
+    try:
+        status = app(standalone_mode=False)
+    except LogsparseError as error:
+        typer.echo(f"logsparse: {error}", err=True)
+        sys.exit(2)
+    except typer.TyperException as error:
+        typer.echo(f"logsparse: {error.format_message()} Hint: see `logsparse --help`.", err=True)
+        sys.exit(2)
+    except (KeyboardInterrupt, typer.Abort):
+        typer.echo("logsparse: stopped.", err=True)
+        sys.exit(130)
+    sys.exit(status or 0)

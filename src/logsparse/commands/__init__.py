@@ -1,0 +1,1 @@
+"""One command of `logsparse` a file; heavy imports wait inside each function."""

@@ -1,0 +1,182 @@
+"""Times <-> positions on a regular grid: steps of seconds to years, month ends, business days, plain integers.
+
+Inside the library a time is an int64 on the *clock* of its panel: microseconds since 1970 for dates, the number
+itself for integer times. Time zones stay at the door (data/table); a clock that counts whole days reads local wall
+time, a finer one reads UTC, so that a daylight-saving change is neither a gap nor a duplicate.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logsparse.errors import ConfigError
+
+Ints = NDArray[np.int64]
+
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
+_TICKS = {"s": SECOND, "min": 60 * SECOND, "h": 3600 * SECOND, "d": DAY, "w": 7 * DAY}
+_MONTHS = {"mo": 1, "q": 3, "y": 12}
+# Spellings of pandas and polars; anchors such as the SUN of W-SUN are fixed by the data themselves.
+_SPELLINGS = {
+    "t": "min",
+    "m": "min",
+    "me": "mo",
+    "ms": "mo",
+    "qe": "q",
+    "qs": "q",
+    "ye": "y",
+    "ys": "y",
+    "a": "y",
+}
+# The smallest gap held by at least this share of all gaps is the step: rarer ones are mistakes, not steps.
+_STEP_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Freq:
+    """The distance between two neighbours on the grid; `month_end` pins steps of months to the last day."""
+
+    kind: Literal["index", "tick", "business", "month"]
+    count: int
+    month_end: bool = False
+
+    @classmethod
+    def parse(cls, text: str | int) -> Freq:
+        """`15min`, `h`, `D`, `B`, `W`, `MS`, `ME`, `QE`, `1y`, ...; a plain integer is a step of integer times."""
+        if isinstance(text, int) or text.isdigit():
+            count, unit = int(text), "index"
+        else:
+            match = re.fullmatch(r"(\d*)([a-z]+)(?:-[a-z]+)?", text.strip().lower())
+            count = int(match[1] or 1) if match else 0
+            unit = _SPELLINGS.get(match[2], match[2]) if match else ""
+        if count < 1 or unit not in {"index", "b", *_TICKS, *_MONTHS} or (unit == "b" and count > 1):
+            raise ConfigError(
+                "freq must be a number and a unit: s, min, h, D, B, W, MS, ME, QS, QE, YS, YE, or an integer.",
+                got=repr(text),
+                hint="write for example freq='15min', freq='D' or freq='ME'.",
+            )
+        if unit in _TICKS:
+            return cls("tick", count * _TICKS[unit])
+        if unit in _MONTHS:
+            month_end = re.search(r"[mqy]e(-|$)", str(text).strip().lower()) is not None
+            return cls("month", count * _MONTHS[unit], month_end)
+        return cls("business" if unit == "b" else "index", count)
+
+    def __str__(self) -> str:
+        """The shortest spelling that `parse` reads back."""
+        if self.kind == "index":
+            return str(self.count)
+        if self.kind == "business":
+            return "B"
+        if self.kind == "month":
+            size, name = next((size, n) for n, size in (("Y", 12), ("Q", 3), ("M", 1)) if self.count % size == 0)
+            return f"{self._times(self.count // size)}{name}{'E' if self.month_end else 'S'}"
+        unit = next(unit for unit in ("w", "d", "h", "min", "s") if self.count % _TICKS[unit] == 0)
+        return f"{self._times(self.count // _TICKS[unit])}{unit}"
+
+    @staticmethod
+    def _times(count: int) -> str:
+        return "" if count == 1 else str(count)
+
+    @property
+    def counts_days(self) -> bool:
+        """Whether a step is made of whole local days."""
+        return self.kind in ("business", "month") or (self.kind == "tick" and self.count % DAY == 0)
+
+    @property
+    def season(self) -> int:
+        """Steps in the season people mean by default: a day of hours or minutes, a week of days, a year of months."""
+        if self.kind == "month":
+            return max(1, 12 // self.count)
+        if self.kind == "business":
+            return 5
+        if self.kind == "index":
+            return 1
+        # Seconds repeat by the hour, minutes and hours by the day, days by the week, weeks by the year.
+        below = {60 * SECOND: 3600 * SECOND, DAY: DAY, 7 * DAY: 7 * DAY, 365 * DAY: 364 * DAY}
+        period = next((period for limit, period in below.items() if self.count < limit), 0)
+        return period // self.count if period and period % self.count == 0 else 1
+
+    def add(self, start: Ints, steps: Ints) -> Ints:
+        """The time so many steps after `start`."""
+        if self.kind in ("index", "tick"):
+            return np.asarray(start + steps * self.count)
+        day, rest = np.divmod(start, DAY)
+        if self.kind == "business":
+            moved = np.busday_offset(day.astype("datetime64[D]"), steps, roll="forward")
+            return np.asarray(moved.astype(np.int64) * DAY + rest)
+        month = _months(start) + steps * self.count
+        last = _first_day(month + 1) - 1
+        target = last if self.month_end else np.minimum(_first_day(month) + (day - _first_day(_months(start))), last)
+        return np.asarray(target * DAY + rest)
+
+    def steps(self, start: Ints, time: Ints) -> Ints:
+        """How many whole steps lie between `start` and `time`: the largest k with add(start, k) <= time."""
+        if self.kind in ("index", "tick"):
+            return np.asarray((time - start) // self.count)
+        if self.kind == "business":
+            weekday = np.busday_offset((time // DAY).astype("datetime64[D]"), 0, roll="backward")
+            first = np.busday_offset((start // DAY).astype("datetime64[D]"), 0, roll="forward")
+            steps = np.busday_count(first, weekday).astype(np.int64)
+        else:
+            steps = (_months(time) - _months(start)) // self.count
+        return np.asarray(steps - (self.add(start, steps) > time))
+
+    def show(self, time: int) -> str:
+        """A time on the clock, as a person writes it."""
+        if self.kind == "index":
+            return str(time)
+        text = str(np.datetime64(int(time), "us").astype("datetime64[s]")).replace("T", " ")
+        return text.removesuffix(" 00:00:00").removesuffix(":00")
+
+
+def infer(times: Ints, series: Ints, *, dates: bool) -> Freq | None:
+    """The step most neighbours share, from times sorted by series and then time; None where no gap tells."""
+    within = series[1:] == series[:-1]
+    gaps = np.diff(times)[within]
+    if gaps.size == 0:
+        return None
+    if not dates:
+        return Freq("index", _common(gaps))
+    if gaps.min() >= 28 * DAY and (month := _infer_months(times, within)):
+        return month
+    step = _common(gaps)
+    weekday = (times // DAY + 3) % 7
+    if step == DAY and weekday.max() < 5 and gaps.max() > DAY:
+        return Freq("business", 1)
+    return Freq("tick", step)
+
+
+def _infer_months(times: Ints, within: NDArray[np.bool_]) -> Freq | None:
+    months = _months(times)
+    day, rest = np.divmod(times, DAY)
+    gaps = np.diff(months)[within]
+    if np.ptp(rest) or not gaps.all():
+        return None
+    if (day == _first_day(months + 1) - 1).all():
+        return Freq("month", _common(gaps), month_end=True)
+    if np.ptp(day - _first_day(months)) == 0:
+        return Freq("month", _common(gaps))
+    return None
+
+
+def _common(gaps: Ints) -> int:
+    if gaps.min() == gaps.max():
+        return int(gaps[0])
+    sizes, counts = np.unique(gaps, return_counts=True)
+    frequent = counts >= _STEP_SHARE * gaps.size
+    return int(sizes[frequent].min() if frequent.any() else sizes[counts.argmax()])
+
+
+def _months(time: Ints) -> Ints:
+    return time.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
+
+
+def _first_day(month: Ints) -> Ints:
+    return month.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)

@@ -1,0 +1,171 @@
+"""(Panel, series, steps) -> standardised features: the calendar, the age of a series, and named covariates.
+
+Calendar features follow from the time itself and so reach into the future; covariates are read as far as they are
+stored. Mean and deviation come from the visible steps of the panel that was fitted, and from nothing later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from logsparse.data.calendar import DAY, SECOND, Freq, Ints
+from logsparse.data.moments import Moments, chunks
+from logsparse.data.panel import Floats, Panel
+from logsparse.data.table import to_wall
+from logsparse.errors import ConfigError, DataError
+
+# B windows, L steps, F features, N steps of one chunk, R rows (series, or groups of equal ones)
+
+CALENDAR = ("year", "month", "day", "weekday", "hour", "minute", "second", "day_of_year", "age")
+
+
+def features_for(freq: Freq) -> tuple[str, ...]:
+    """The calendar features worth having at this frequency; the paper's for hours and finer steps."""
+    if freq.kind == "index":
+        return ("age",)
+    if freq.kind == "business":
+        return ("year", "month", "day", "weekday", "age")
+    if freq.kind == "month":
+        return ("year", "age") if freq.count % 12 == 0 else ("year", "month", "age")
+    if freq.count % DAY == 0:
+        weekly = freq.count % (7 * DAY) == 0
+        return ("year", "day_of_year", "age") if weekly else ("year", "month", "day", "weekday", "age")
+    minute = ("minute",) if freq.count % (3600 * SECOND) else ()
+    second = ("second",) if freq.count % (60 * SECOND) else ()
+    return ("month", "weekday", "hour", *minute, *second, "age")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Features:
+    """Fitted features; `names` come first in the last dimension, then `covariates`."""
+
+    names: tuple[str, ...]
+    covariates: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    @classmethod
+    def fit(cls, panel: Panel, names: Sequence[str] | None = None, covariates: Sequence[str] = ()) -> Self:
+        """Mean and deviation over the visible steps; `names` follow from the frequency unless given."""
+        names = tuple(features_for(panel.freq) if names is None else names)
+        _check_names(names, panel.freq)
+        _check_covariates(panel, covariates)
+        moments = [*_calendar_moments(panel, names), *(_covariate_moments(panel, name) for name in covariates)]
+        # A constant feature tells nothing: with deviation 1 it becomes 0 in training and stays finite later.
+        # (Chunks of equal float32 values have an exact mean in float64, so that its deviation is 0 and not almost 0.)
+        std = tuple(s or 1.0 for _, s in moments)
+        return cls(names=names, covariates=tuple(covariates), mean=tuple(m for m, _ in moments), std=std)
+
+    def __call__(self, panel: Panel, series_B: Ints, step_BL: Ints, out_BLF: Floats | None = None) -> Floats:
+        """Features of these steps, counted from each series' first; a missing covariate becomes 0, its mean."""
+        if out_BLF is None:
+            out_BLF = np.empty((*step_BL.shape, len(self)), np.float32)
+        if set(self.names) - {"age"}:
+            local_BL = _local(panel, panel.freq.add(panel.starts[series_B][:, None], step_BL))
+        else:
+            local_BL = step_BL
+        for f, name in enumerate(self.names):
+            raw_BL = step_BL if name == "age" else _field(name, local_BL)
+            out_BLF[..., f] = (raw_BL - self.mean[f]) / self.std[f]
+        _check_covariates(panel, self.covariates)
+        if self.covariates:
+            self._read_covariates(panel, series_B, step_BL, out_BLF)
+        return out_BLF
+
+    def _read_covariates(self, panel: Panel, series_B: Ints, step_BL: Ints, out_BLF: Floats) -> None:
+        last_B = panel.stored[series_B] - 1
+        if (step_BL > last_B[:, None]).any():
+            row = int(np.argmax((step_BL > last_B[:, None]).any(axis=1)))
+            series = series_B[row]
+            start, needed, last = panel.starts[series], step_BL[row].max(), last_B[row]
+            raise DataError(
+                "Covariates must be known for every step of the horizon.",
+                got=f"series {panel.ids[series]!r}, where {', '.join(self.covariates)} end at "
+                f"{panel.freq.show(int(panel.freq.add(start, last)))} and are needed up to "
+                f"{panel.freq.show(int(panel.freq.add(start, needed)))}",
+                hint="give their future values, or leave these covariates out.",
+            )
+        flat_BL = panel.indptr[series_B][:, None] + np.maximum(step_BL, 0)
+        for f, name in enumerate(self.covariates, start=len(self.names)):
+            raw_BL = (panel.covariates[name][flat_BL].astype(np.float64) - self.mean[f]) / self.std[f]
+            out_BLF[..., f] = np.where((step_BL < 0) | np.isnan(raw_BL), 0, raw_BL)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and strings, ready for JSON."""
+        return {key: list(value) for key, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave."""
+        return cls(**{key: tuple(value) for key, value in state.items()})
+
+
+def _check_names(names: Sequence[str], freq: Freq) -> None:
+    known = ("age",) if freq.kind == "index" else CALENDAR
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError(
+            "Calendar features must be among those that the times have.",
+            got=f"{unknown[0]!r} for {'integer times' if freq.kind == 'index' else 'dates'}",
+            hint=f"choose from {', '.join(known)}; name columns of your own as covariates.",
+        )
+
+
+def _check_covariates(panel: Panel, names: Sequence[str]) -> None:
+    if unknown := [name for name in names if name not in panel.covariates]:
+        raise DataError(
+            "Every named covariate must be in the data.",
+            got=f"{unknown[0]!r}, while the data have {', '.join(panel.covariates) or 'none'}",
+            hint="name the same covariates when the data are read.",
+        )
+
+
+def _local(panel: Panel, time: Ints) -> Ints:
+    """Wall time. A clock finer than a day reads UTC where the data have a zone (see data/calendar)."""
+    if panel.origin.zone is None or panel.freq.counts_days or panel.freq.kind == "index":
+        return time
+    return to_wall(time.ravel(), panel.origin.zone).reshape(time.shape)
+
+
+def _field(name: str, local: Ints) -> Ints:
+    if name in ("hour", "minute", "second"):
+        unit, size = {"hour": (3600, 24), "minute": (60, 60), "second": (1, 60)}[name]
+        return np.asarray(local // (unit * SECOND) % size)
+    day = local // DAY
+    if name == "weekday":
+        return np.asarray((day + 3) % 7)  # 1970 began on a Thursday
+    date = day.astype("datetime64[D]")
+    if name == "day":
+        return np.asarray(day - date.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + 1)
+    if name == "day_of_year":
+        return np.asarray(day - date.astype("datetime64[Y]").astype("datetime64[D]").astype(np.int64) + 1)
+    if name == "month":
+        return np.asarray(date.astype("datetime64[M]").astype(np.int64) % 12 + 1)
+    return np.asarray(date.astype("datetime64[Y]").astype(np.int64) + 1970)
+
+
+def _calendar_moments(panel: Panel, names: Sequence[str]) -> list[tuple[float, float]]:
+    # Series that begin and end together have the same calendar: count it once, with their number as weight.
+    spans_R2, count_R = np.unique(np.stack((panel.starts, panel.lengths), axis=1), axis=0, return_counts=True)
+    moments = [Moments() for _ in names]
+    for row_N, step_N in chunks(spans_R2[:, 1]):
+        local_N = _local(panel, panel.freq.add(spans_R2[row_N, 0], step_N))
+        for name, moment in zip(names, moments, strict=True):
+            raw_N = step_N if name == "age" else _field(name, local_N)
+            moment.add(raw_N.astype(np.float64), count_R[row_N])
+    return [moment.result() for moment in moments]
+
+
+def _covariate_moments(panel: Panel, name: str) -> tuple[float, float]:
+    moment = Moments()
+    for row_N, step_N in chunks(panel.lengths):
+        raw_N = panel.covariates[name][panel.indptr[row_N] + step_N].astype(np.float64)
+        seen_N = ~np.isnan(raw_N)
+        moment.add(raw_N[seen_N], np.ones(int(seen_N.sum()), np.int64))
+    return moment.result()

@@ -1,0 +1,46 @@
+"""Histories -> the scale v = 1 + mean |z| of each, by which a window is divided and with which it is drawn.
+
+Only the history counts, never the horizon; only observed steps count; a history without any has scale 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logsparse.data.panel import Floats
+
+# B windows, C context, T steps in a row
+
+Doubles = NDArray[np.float64]
+
+
+def scale(values_BC: Floats, observed_BC: NDArray[np.bool_]) -> Doubles:
+    """The scale of each history; values where nothing was observed are not read."""
+    total_B = np.abs(values_BC).sum(axis=-1, where=observed_BC, dtype=np.float64)
+    return np.asarray(1 + total_B / np.maximum(observed_BC.sum(axis=-1), 1))
+
+
+def rolling_scale(values_T: Floats, context: int) -> Doubles:
+    """The scale of every history of `context` neighbouring steps (T - context + 1 of them); NaN is not observed."""
+    observed_T = ~np.isnan(values_T)
+    size_T = np.where(observed_T, np.abs(values_T), 0).astype(np.float64)
+    count_T = np.concatenate(([0], np.cumsum(observed_T)))
+    counts = count_T[context:] - count_T[:-context]
+    return np.asarray(1 + _rolling_sum(size_T, context) / np.maximum(counts, 1))
+
+
+def _rolling_sum(size_T: Doubles, context: int) -> Doubles:
+    """Sums of `context` neighbours by additions only.
+
+    The difference of two cumulative sums would drown small values behind a large one. Cut into blocks of `context`,
+    a run of that length is the end of one block and the beginning of the next.
+    """
+    blocks = np.concatenate((size_T, np.zeros(-len(size_T) % context))).reshape(-1, context)
+    heads_T = np.cumsum(blocks, axis=1).ravel()[: len(size_T)]
+    tails_T = np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].ravel()[: len(size_T)]
+    sums = tails_T[: len(size_T) - context + 1].copy()
+    sums += heads_T[context - 1 :]
+    # A run that is one whole block is both its end and its beginning: count it once.
+    sums[::context] = heads_T[context - 1 :: context]
+    return sums

@@ -1,0 +1,137 @@
+"""Forecast: what is said of the next steps of every series; Forecaster: the face that every model shows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+import numpy as np
+import polars as pl
+
+from logsparse.data.frame import ID, TIME, Columns, clock_time, join_future, stamps, to_panel
+from logsparse.data.panel import Floats, Panel, SeriesId
+from logsparse.data.table import give
+from logsparse.errors import ConfigError, NotFittedError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+@dataclass(frozen=True, repr=False)
+class Forecast:
+    """The steps after the end of `panel`; `samples` are joint paths, where the model draws them."""
+
+    panel: Panel
+    mean: Floats
+    """(series, step)"""
+    levels: tuple[float, ...]
+    quantiles: Floats
+    """(series, level, step)"""
+    samples: Floats | None = None
+    """(series, sample, step)"""
+
+    def __repr__(self) -> str:
+        paths = "" if self.samples is None else f", {self.samples.shape[1]} samples"
+        return f"Forecast({self.mean.shape[0]:_} series, {self.mean.shape[1]} steps{paths})"
+
+    def quantile(self, level: float) -> Floats:
+        """(series, step)"""
+        if level in self.levels:
+            return self.quantiles[:, self.levels.index(level)]
+        if self.samples is None:
+            raise ConfigError(
+                "A quantile must be among those forecast.",
+                got=f"{level}, with {', '.join(f'{known:g}' for known in self.levels)} there",
+                hint=f"forecast(quantiles=[{level}]).",
+            )
+        check_levels([level])
+        return np.quantile(self.samples, level, axis=1).astype(np.float32)
+
+    def table(self) -> pl.DataFrame:
+        """One row a series and step: unique_id, ds, mean, one column a quantile."""
+        panel, (series, horizon) = self.panel, self.mean.shape
+        steps = panel.lengths[:, None] + np.arange(horizon)
+        times = panel.freq.add(np.repeat(panel.starts, horizon), steps.ravel())
+        columns: dict[str, Any] = {
+            ID: pl.Series(list(panel.ids))[np.repeat(np.arange(series), horizon)],
+            TIME: stamps(panel, times),
+            "mean": self.mean.ravel(),
+        }
+        columns |= {f"q{level:g}": self.quantiles[:, i].ravel() for i, level in enumerate(self.levels)}
+        return pl.DataFrame(columns)
+
+    def frame(self) -> Any:
+        """The table as the kind of frame that came in."""
+        return give(self.table(), self.panel.origin.library)
+
+    def plot(self, series: SeriesId | None = None, *, history: int | None = None) -> Figure:
+        """The fan of one series (the first unless named) after its last `history` steps (three horizons)."""
+        from logsparse.pictures import INK, draw_fan, new_figure
+
+        row = self.panel.ids.index(self.panel.ids[0] if series is None else series)
+        horizon, length = self.mean.shape[1], int(self.panel.lengths[row])
+        shown = min(length, 3 * horizon if history is None else history)
+        steps = np.arange(length - shown, length + horizon)
+        times = stamps(self.panel, self.panel.freq.add(np.full_like(steps, self.panel.starts[row]), steps)).to_numpy()
+        figure, axes = new_figure()
+        axes.plot(times[:shown], self.panel[row][length - shown :], color=INK, linewidth=1.2, label="history")
+        draw_fan(axes, times[shown:], self.levels, self.quantiles[row])
+        axes.set_title(str(self.panel.ids[row]), loc="left", fontsize=10)
+        axes.legend(frameon=False, ncols=4, fontsize=8, loc="upper left")
+        return figure
+
+
+def check_levels(levels: Sequence[float]) -> tuple[float, ...]:
+    """Quantile levels in rising order, each once."""
+    if not levels or any(not 0 < level < 1 for level in levels):
+        raise ConfigError(
+            "Quantiles must lie between 0 and 1, both excluded.",
+            got=f"{list(levels)}",
+            hint="write quantiles=[0.1, 0.5, 0.9].",
+        )
+    return tuple(sorted({float(level) for level in levels}))
+
+
+class Forecaster(ABC):
+    """`fit` then `predict`; a subclass stores its settings in `__init__` and says how a panel is learned and forecast.
+
+    What is learned ends in `_`. A second `fit` forgets the first.
+    """
+
+    def __init__(self, horizon: int) -> None:
+        self.horizon = horizon
+
+    @abstractmethod
+    def _fit(self, panel: Panel) -> None: ...
+
+    @abstractmethod
+    def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast: ...
+
+    def fit(self, data: Any, *, until: str | int | datetime | None = None, **columns: Unpack[Columns]) -> Self:
+        """Learn from a frame, a file or a Panel, up to and including the time `until`."""
+        if self.horizon < 1:
+            raise ConfigError("horizon must be at least 1.", got=f"{self.horizon}", hint="count the steps to forecast.")
+        panel = to_panel(data, **columns)
+        if until is not None:
+            panel = panel.until(clock_time(panel, until))
+        self._fit(panel)
+        self.panel_, self.columns_ = panel, columns
+        return self
+
+    def forecast(self, data: Any = None, *, quantiles: Sequence[float] = LEVELS, future: Any = None) -> Forecast:
+        """The `horizon` steps after the end of the fitted data, or of the history given."""
+        if not hasattr(self, "panel_"):
+            raise NotFittedError(self)
+        panel = self.panel_ if data is None else to_panel(data, **self.columns_)
+        if panel.covariates:
+            panel = join_future(panel, future, self.horizon, **self.columns_)
+        return self._forecast(panel, check_levels(quantiles))
+
+    def predict(self, data: Any = None, *, quantiles: Sequence[float] = LEVELS, future: Any = None) -> Any:
+        """The same as a frame: unique_id, ds, mean, q0.1 ... q0.9."""
+        return self.forecast(data, quantiles=quantiles, future=future).frame()

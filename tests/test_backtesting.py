@@ -1,0 +1,122 @@
+"""A backtest forecasts from the past only, at the cutoffs that were meant, and says what came."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import logsparse as ls
+from logsparse.baselines.naive import SeasonalNaive
+from logsparse.data.panel import Panel
+from logsparse.errors import ConfigError, DataError
+
+
+class Spy(SeasonalNaive):
+    """Seasonal naive that remembers what it was shown."""
+
+    fits: list[list[int]]
+    shown: list[list[int]]
+
+    def __init__(self, horizon: int) -> None:
+        super().__init__(horizon)
+        self.fits, self.shown = [], []
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Spy:
+        twin = Spy(self.horizon)
+        twin.fits, twin.shown = self.fits, self.shown
+        return twin
+
+    def _fit(self, panel: Panel) -> None:
+        super()._fit(panel)
+        self.fits.append(panel.lengths.tolist())
+
+    def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> ls.Forecast:
+        self.shown.append(panel.lengths.tolist())
+        return super()._forecast(panel, levels)
+
+
+def test_the_rolling_day_moves_the_start_and_fits_once(hourly: pl.DataFrame) -> None:
+    spy = Spy(24)
+    ls.backtest(spy, hourly, windows=3)
+    assert spy.fits == [[96 - 72, 168 - 72]]
+    assert spy.shown == [[24, 96], [48, 120], [72, 144]]
+
+
+def test_refitting_fits_at_every_cutoff(hourly: pl.DataFrame) -> None:
+    spy = Spy(24)
+    ls.backtest(spy, hourly, windows=2, refit=True)
+    assert spy.fits == [[48, 120], [72, 144]]
+
+
+def test_a_smaller_step_gives_overlapping_windows(hourly: pl.DataFrame) -> None:
+    results = ls.backtest(SeasonalNaive(24), hourly, windows=3, step=6)
+    cutoffs = results.filter(pl.col("unique_id") == "a")["cutoff"].unique().sort().dt.to_string("%d %H").to_list()
+    assert cutoffs == ["06 11", "06 17", "06 23"]
+
+
+def test_cutoffs_count_back_from_each_series_own_end_or_from_a_given_time(hourly: pl.DataFrame) -> None:
+    own = ls.backtest(SeasonalNaive(24), hourly)
+    assert own.group_by("unique_id").agg(pl.col("ds").max()).sort("unique_id")["ds"].dt.day().to_list() == [7, 5]
+    given = ls.backtest(SeasonalNaive(24), hourly, until="2024-01-04T23:00")
+    assert given.group_by("unique_id").agg(pl.col("ds").max())["ds"].dt.day().to_list() == [4, 4]
+
+
+def test_the_truth_stands_beside_the_forecast(hourly: pl.DataFrame) -> None:
+    results = ls.backtest(SeasonalNaive(24), hourly, windows=2)
+    joined = results.join(hourly, on=["unique_id", "ds"], suffix="_true")
+    assert joined.height == results.height == 2 * 2 * 24
+    np.testing.assert_allclose(joined["y"], joined["y_true"], rtol=1e-6)
+    assert (results["cutoff"] < results["ds"]).all()
+    assert results.columns[:5] == ["unique_id", "ds", "cutoff", "y", "mean"]
+
+
+def test_values_after_the_cutoff_never_reach_the_forecast(hourly: pl.DataFrame) -> None:
+    plain = ls.backtest(SeasonalNaive(24), hourly)
+    last_day = pl.col("ds") >= pl.col("ds").max().over("unique_id") - pl.duration(hours=23)
+    changed = hourly.with_columns(pl.when(last_day).then(1e6).otherwise("y").alias("y"))
+    poisoned = ls.backtest(SeasonalNaive(24), changed)
+    assert plain.drop("y").equals(poisoned.drop("y"))
+    assert (poisoned["y"] == 1e6).all()
+
+
+def test_a_fitted_model_is_used_as_it_is_and_refused_on_what_it_has_seen(hourly: pl.DataFrame) -> None:
+    spy = Spy(24)
+    spy.fit(hourly, until="2024-01-04T23:00")
+    ls.backtest(spy, hourly)
+    assert len(spy.fits) == 1
+    with pytest.raises(
+        DataError,
+        match=r"begin after the model's training ended. Got series 'b': trained up to 2024-01-04 23:00; "
+        r"first cutoff 2024-01-02 23:00. Hint: use `fit --until` or `--refit`",
+    ):
+        ls.backtest(spy, hourly, windows=3)
+
+
+def test_a_backtest_longer_than_a_series_is_refused_by_name(hourly: pl.DataFrame) -> None:
+    with pytest.raises(DataError, match=r"longer than the span of the backtest. Got series 'b' with 96 steps, 96 of"):
+        ls.backtest(SeasonalNaive(24), hourly, windows=4)
+    with pytest.raises(ConfigError, match=r"windows and step must be at least 1. Got windows=0"):
+        ls.backtest(SeasonalNaive(24), hourly, windows=0)
+
+
+def test_the_seasonal_error_comes_from_before_the_first_cutoff(hourly: pl.DataFrame) -> None:
+    results = ls.backtest(SeasonalNaive(24), hourly.filter(pl.col("unique_id") == "a"), windows=2)
+    assert results["seasonal_error"].unique().to_list() == [pytest.approx(0, abs=1e-5)]
+
+
+@pytest.mark.parametrize(
+    ("name", "horizon", "windows", "until", "expected"),
+    [
+        ("solar_hourly", 24, 7, "2006-08-31T23:00", 0.2565),
+        ("m4_hourly", 48, 1, None, 0.0483),
+        ("electricity_c_fortnight", 24, 7, None, 0.0693),
+    ],
+)
+def test_seasonal_naive_scores_what_is_known_of_it_on_the_papers_sets(
+    name: str, horizon: int, windows: int, until: str | None, expected: float, shared_data: Path
+) -> None:
+    results = ls.backtest(SeasonalNaive(horizon), shared_data / f"{name}.parquet", windows=windows, until=until)
+    assert round(ls.score(results)["R0.5"][0], 4) == expected

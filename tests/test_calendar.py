@@ -1,0 +1,94 @@
+"""Times and positions on a grid agree with each other, with pandas, and with what people mean by a step."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logsparse.data.calendar import DAY, Freq, Ints, infer
+from logsparse.errors import ConfigError
+
+SPELLINGS = ["s", "30s", "min", "15min", "h", "6h", "D", "W", "B", "MS", "ME", "QS", "QE", "YS", "YE", "2h", "3", "1"]
+
+
+def micros(times: pd.DatetimeIndex) -> Ints:
+    return times.to_numpy().astype("datetime64[us]").astype(np.int64)
+
+
+@pytest.mark.parametrize("text", SPELLINGS)
+def test_a_freq_reads_back_what_it_writes(text: str) -> None:
+    assert Freq.parse(str(Freq.parse(text))) == Freq.parse(text)
+
+
+@pytest.mark.parametrize("text", ["s", "15min", "h", "D", "W-SUN", "B", "MS", "ME", "QS", "QE", "YS", "YE"])
+def test_adding_steps_agrees_with_pandas(text: str) -> None:
+    times = micros(pd.date_range("2023-11-30", periods=200, freq=text))
+    freq = Freq.parse(text)
+    start, steps = np.full_like(times, times[0]), np.arange(200)
+    np.testing.assert_array_equal(freq.add(start, steps), times)
+    np.testing.assert_array_equal(freq.steps(start, times), steps)
+
+
+@pytest.mark.parametrize("text", ["s", "15min", "h", "D", "W-SUN", "B", "MS", "ME", "QS", "QE", "YS", "YE"])
+def test_the_step_is_inferred_from_regular_times_and_from_times_with_holes(text: str) -> None:
+    times = micros(pd.date_range("2023-11-30", periods=60, freq=text))
+    holes = np.delete(times, [7, 20, 21, 40])
+    for found in (times, holes):
+        assert infer(found, np.zeros_like(found), dates=True) == Freq.parse(text)
+
+
+@given(
+    kind=st.sampled_from(["tick", "business", "month"]),
+    month_end=st.booleans(),
+    count=st.integers(1, 24),
+    day=st.integers(-20_000, 40_000),
+    second=st.integers(0, 86_399),
+    steps=st.integers(0, 5_000),
+    late=st.integers(0, 40 * DAY),
+)
+def test_steps_counts_the_whole_steps_before_any_time(
+    kind: Literal["tick", "business", "month"],
+    month_end: bool,
+    count: int,
+    day: int,
+    second: int,
+    steps: int,
+    late: int,
+) -> None:
+    size = {"tick": count * DAY, "business": 1, "month": count}[kind]
+    freq = Freq(kind, size, month_end and kind == "month")
+    start = freq.add(np.array([day * DAY + second * 1_000_000]), np.array([0]))
+    time = freq.add(start, np.array([steps]))
+    assert freq.steps(start, time) == steps
+    counted = freq.steps(start, time + late)
+    assert freq.add(start, counted) <= time + late < freq.add(start, counted + 1)
+
+
+def test_a_day_of_the_month_that_does_not_exist_falls_on_the_last() -> None:
+    start = micros(pd.DatetimeIndex(["2024-01-30"]))
+    found = Freq.parse("1mo").add(np.repeat(start, 3), np.arange(3))
+    assert [Freq.parse("1mo").show(int(time)) for time in found] == ["2024-01-30", "2024-02-29", "2024-03-30"]
+
+
+@pytest.mark.parametrize(
+    ("text", "season"),
+    [("s", 3600), ("10s", 360), ("15min", 96), ("10min", 144), ("h", 24), ("D", 7), ("B", 5), ("W", 52), ("MS", 12)],
+)
+def test_the_season_is_the_one_people_mean(text: str, season: int) -> None:
+    assert Freq.parse(text).season == season
+
+
+def test_a_rare_odd_gap_does_not_become_the_step() -> None:
+    times = np.cumsum(np.array([0] + [60] * 50 + [30]))
+    assert infer(times, np.zeros_like(times), dates=False) == Freq("index", 60)
+
+
+def test_an_unknown_step_is_refused_with_examples() -> None:
+    for text in ("fortnight", "0h", "2B", "-1"):
+        with pytest.raises(ConfigError, match=r"freq must be a number and a unit.*Got .*Hint: write for example"):
+            Freq.parse(text)

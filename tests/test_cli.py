@@ -1,0 +1,92 @@
+"""The command: quick help, tables and files out, one line and exit code 2 for a mistake."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+
+def logsparse(*words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "logsparse", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+@pytest.fixture
+def data(hourly: pl.DataFrame, tmp_path: Path) -> Path:
+    path = tmp_path / "hourly.csv"
+    hourly.write_csv(path)
+    return path
+
+
+def test_help_loads_neither_torch_nor_polars_nor_matplotlib() -> None:
+    probe = (
+        "import sys; from logsparse.cli import app; "
+        "app(['--help'], standalone_mode=False); "
+        "print([m for m in ('torch', 'polars', 'numpy', 'matplotlib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("[]\n")
+    assert "backtest" in done.stdout
+
+
+def test_check_says_what_was_recognised(data: Path) -> None:
+    done = logsparse("check", data)
+    assert done.returncode == 0
+    for part in ("long: one row", "2 (b, a)", "h (season 24)", "2024-01-01", "96 to 168", "264"):
+        assert part in done.stdout
+
+
+def test_backtest_writes_its_results_and_score_reads_them(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "results.parquet"
+    done = logsparse("backtest", "seasonal-naive", data, "--horizon", "24", "--windows", "2", "-o", out)
+    assert done.returncode == 0, done.stderr
+    assert "R0.5" in done.stdout
+    assert pl.read_parquet(out).height == 96
+    assert logsparse("score", out).stdout == done.stdout
+    by_step = tmp_path / "steps.csv"
+    assert "unique_id" not in logsparse("score", out, "--by", "step", "-o", by_step).stdout
+    assert pl.read_csv(by_step).height == 24
+    assert sorted(p.name for p in out.parent.iterdir()) == ["results.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["check", "nowhere.csv"], "nowhere.csv: no such file"),
+        (["backtest", "seasonal-naiv", "x.csv", "--horizon", "2"], "did you mean 'seasonal-naive'?"),
+        (["backtest", "seasonal-naive", "x.csv"], "Missing option '--horizon'"),
+        (["chekc", "x.csv"], "No such command 'chekc'"),
+        (["backtest", "seasonal-naive", "x.csv", "--horizn", "2"], "No such option: --horizn"),
+        (["score", "x.txt2"], "no such file"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], message: str, tmp_path: Path) -> None:
+    done = logsparse(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_a_mistyped_column_gets_a_suggestion(data: Path) -> None:
+    done = logsparse("check", data, "--id-col", "uniqueid")
+    assert (done.returncode, "'uniqueid' may be 'unique_id'" in done.stderr) == (2, True)
+
+
+def test_a_result_that_cannot_be_written_leaves_nothing_behind(data: Path, tmp_path: Path) -> None:
+    done = logsparse("backtest", "seasonal-naive", data, "--horizon", "24", "-o", tmp_path / "results.xls")
+    assert done.returncode == 2
+    assert "Results are written as parquet, csv or feather." in done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["hourly.csv"]
+
+
+def test_the_demo_forecasts_the_synthetic_set_and_draws_it(tmp_path: Path) -> None:
+    done = logsparse("demo", "-o", tmp_path / "demo")
+    assert done.returncode == 0, done.stderr
+    assert "R0.5" in done.stdout
+    assert pl.read_parquet(tmp_path / "demo" / "forecast.parquet").height == 24_000
+    assert (tmp_path / "demo" / "forecast.svg").read_text().startswith("<?xml")

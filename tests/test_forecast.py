@@ -1,0 +1,81 @@
+"""A forecast answers for its quantiles, its frame and its picture; a forecaster keeps the common contract."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from logsparse.baselines.naive import SeasonalNaive
+from logsparse.errors import ConfigError, NotFittedError
+from logsparse.forecast import Forecast
+
+
+@pytest.fixture
+def fitted(hourly: pl.DataFrame) -> SeasonalNaive:
+    return SeasonalNaive(horizon=24).fit(hourly)
+
+
+def test_the_frame_has_a_row_a_series_and_step_after_each_series_own_end(fitted: SeasonalNaive) -> None:
+    frame = fitted.predict(quantiles=[0.9, 0.5])
+    assert frame.columns == ["unique_id", "ds", "mean", "q0.5", "q0.9"]
+    firsts = frame.group_by("unique_id", maintain_order=True).agg(pl.col("ds").min(), pl.len())
+    assert firsts["ds"].dt.to_string().to_list() == ["2024-01-06 00:00:00.000000", "2024-01-08 00:00:00.000000"]
+    assert firsts["len"].to_list() == [24, 24]
+
+
+def test_a_quantile_that_was_not_forecast_is_refused_with_the_way_to_get_it(fitted: SeasonalNaive) -> None:
+    forecast = fitted.forecast(quantiles=[0.5])
+    with pytest.raises(ConfigError, match=r"must be among those forecast. Got 0.7, with 0.5 there. Hint: forecast\("):
+        forecast.quantile(0.7)
+
+
+def test_samples_answer_for_any_quantile(fitted: SeasonalNaive) -> None:
+    samples = np.arange(2 * 101 * 24, dtype=np.float32).reshape(2, 24, 101).swapaxes(1, 2)
+    plain = fitted.forecast(quantiles=[0.5])
+    forecast = Forecast(plain.panel, plain.mean, plain.levels, plain.quantiles, samples)
+    np.testing.assert_allclose(forecast.quantile(0.25)[0, 0], 25)
+    assert repr(forecast) == "Forecast(2 series, 24 steps, 101 samples)"
+
+
+@pytest.mark.parametrize("levels", [[0.0], [1.0], [0.5, 1.5], []])
+def test_levels_outside_the_open_unit_interval_are_refused(levels: list[float], fitted: SeasonalNaive) -> None:
+    with pytest.raises(ConfigError, match="Quantiles must lie between 0 and 1, both excluded"):
+        fitted.predict(quantiles=levels)
+
+
+def test_predicting_before_fitting_names_the_class() -> None:
+    with pytest.raises(NotFittedError, match=r"SeasonalNaive must be fitted .* Hint: call SeasonalNaive\(...\).fit"):
+        SeasonalNaive(horizon=1).predict()
+
+
+def test_a_horizon_below_one_is_refused(hourly: pl.DataFrame) -> None:
+    with pytest.raises(ConfigError, match=r"horizon must be at least 1. Got 0"):
+        SeasonalNaive(horizon=0).fit(hourly)
+
+
+def test_a_second_fit_forgets_the_first(hourly: pl.DataFrame) -> None:
+    model = SeasonalNaive(horizon=3).fit(hourly)
+    again = model.fit(hourly.filter(pl.col("unique_id") == "a"))
+    assert again is model
+    assert model.predict()["unique_id"].unique().to_list() == ["a"]
+
+
+def test_until_hides_what_comes_later(hourly: pl.DataFrame) -> None:
+    model = SeasonalNaive(horizon=1).fit(hourly, until="2024-01-03T05:00")
+    assert model.predict()["ds"].unique().dt.to_string("%d %H").to_list() == ["03 06"]
+
+
+def test_another_history_is_forecast_with_the_same_columns(hourly: pl.DataFrame) -> None:
+    renamed = hourly.rename({"unique_id": "shop"})
+    model = SeasonalNaive(horizon=1).fit(renamed, id_col="shop")
+    other = renamed.with_columns(shop=pl.col("shop") + "2")
+    assert model.predict(other)["unique_id"].to_list() == ["b2", "a2"]
+
+
+def test_the_picture_shows_history_and_fan(fitted: SeasonalNaive) -> None:
+    axes = fitted.forecast().plot("a", history=48).axes[0]
+    history, median = axes.get_lines()
+    assert (len(history.get_xdata()), len(median.get_xdata())) == (48, 24)  # type: ignore[arg-type]
+    assert len(axes.collections) == 4
+    assert axes.get_title(loc="left") == "a"

@@ -1,0 +1,133 @@
+"""The laws of the design, read from the sources: import order, sizes, signatures, where things may be named."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "logsparse"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+# Each file may import only what stands above it. CONTRIBUTING.md shows the same picture.
+ORDER = [
+    "errors",
+    "attention.reach", "attention.pattern",
+    "data.calendar", "data.panel", "data.files", "data.table", "data.grid", "data.frame",
+    "data.moments", "data.features", "data.scale", "data.candidates", "data.sampler", "data.windows", "data.synthetic",
+    "pictures",
+    "attention.panels", "attention.draw",
+    "attention.dropout", "attention.dense", "attention.shifted", "attention.native", "attention.attend",
+    "attention.step", "attention.layer",
+    "forecast",
+    "baselines", "baselines.naive",
+    "backtesting", "metrics",
+    "commands.pattern", "cli", "__main__",
+]  # fmt: skip
+
+FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
+MAY_SEE_FRAMES = {
+    "data.files", "data.table", "data.grid", "data.frame", "forecast", "backtesting", "metrics", "cli",
+}  # fmt: skip
+MAY_SEE_TORCH = {"data.windows"}
+
+
+def module(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node
+
+
+# A package's own docstring file has no layer; the top one only says where names live.
+LAYERED = [path for path in FILES if path.name != "__init__.py" or module(path) in ORDER]
+
+
+@pytest.mark.parametrize("path", LAYERED, ids=module)
+def test_a_file_imports_only_what_stands_above_it(path: Path) -> None:
+    own = module(path)
+    assert own in ORDER, f"{own} has no place in the order: give it one here and in CONTRIBUTING.md"
+    for name in imports(path):
+        if name.startswith("logsparse."):
+            needed = name.removeprefix("logsparse.")
+            assert ORDER.index(needed) < ORDER.index(own), f"{own} imports {needed}, which stands below it"
+
+
+@pytest.mark.parametrize("path", FILES, ids=module)
+def test_files_are_short_and_begin_by_saying_what_they_are(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= 300
+    docstring = ast.get_docstring(ast.parse(text))
+    assert docstring, "the first line of a module says what goes in and what comes out"
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if module(p) != "cli"], ids=module)
+def test_no_signature_takes_more_than_eight_parameters(path: Path) -> None:
+    for function in functions(path):
+        arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+        count = len([a for a in arguments if a.arg not in ("self", "cls")])
+        assert count <= 8, f"{function.name} takes {count}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=module)
+def test_libraries_are_seen_only_behind_their_doors(path: Path) -> None:
+    roots = {name.split(".")[0] for name in imports(path)}
+    own = module(path)
+    if own not in MAY_SEE_FRAMES:
+        assert not roots & set(FRAMES), "frames stay at the doors"
+    if own not in MAY_SEE_TORCH and own.split(".")[0] not in ("attention", "model", "train"):
+        assert "torch" not in roots, "numpy becomes torch only in data/windows"
+    assert not roots & {"pickle", "dill", "joblib"}, "nothing is loaded that could run code"
+
+
+@pytest.mark.parametrize("path", FILES, ids=module)
+def test_texts_that_must_not_stand_anywhere(path: Path) -> None:
+    text = path.read_text()
+    for pattern in (
+        r"raise Exception\(",
+        r"torch\.load\(",
+        r"np\.random\.(?!default_rng|Generator)",
+        r"torch\.manual_seed",
+    ):
+        assert not re.search(pattern, text), pattern
+    if not module(path).startswith("train.distributed"):
+        assert "torch.distributed" not in text
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if module(p) not in ("data.frame", "cli")], ids=module)
+def test_column_names_are_spoken_once(path: Path) -> None:
+    strings = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+    assert not strings & {"unique_id", "ds"}, "import ID and TIME from data/frame"
+
+
+def test_no_file_is_called_utils_common_or_base() -> None:
+    assert not [path for path in FILES if re.search(r"util|common|base\.py|helper|misc", path.name)]
+
+
+def test_the_picture_in_contributing_names_every_file() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    missing = [name for path in LAYERED if (name := module(path).split(".")[-1]) not in text and name != "__main__"]
+    assert not missing, f"CONTRIBUTING.md does not show: {missing}"
+
+
+def test_every_test_file_mirrors_a_source_file() -> None:
+    names = {module(path).split(".")[-1] for path in FILES}
+    apart = {"layers", "readme", "contract", "distributed", "examples"}
+    found = {path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("test_*.py")}
+    strays = {stem for stem in found - apart if not any(stem == name or stem.startswith(f"{name}_") for name in names)}
+    assert strays == set(), "test_<file>.py or test_<file>_<part>.py"
