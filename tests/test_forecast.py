@@ -125,3 +125,8 @@ def test_a_picture_of_what_is_not_there_is_refused(fitted: SeasonalNaive) -> Non
     for history, reason in ((-5, "at least 1. Got -5"), (0, "at least 1. Got 0"), (2.5, "a whole number. Got 2.5")):
         with pytest.raises(ConfigError, match=f"history must be {reason}. Hint: count the steps to show"):
             fitted.forecast().plot(history=history)  # type: ignore[arg-type]
+
+
+def test_future_values_for_a_model_without_covariates_are_refused(fitted: SeasonalNaive, hourly: pl.DataFrame) -> None:
+    with pytest.raises(ConfigError, match=r"Future values are for covariates named at fit. Got future=, and no cov"):
+        fitted.predict(future=hourly)

@@ -163,6 +163,12 @@ class Forecaster(ABC):
                 got=f"steps of {panel.freq} after {self.panel_.freq}",
                 hint="resample it, or fit again; freq= at fit() holds for later histories too.",
             )
+        if future is not None and not panel.covariates:
+            raise ConfigError(
+                "Future values are for covariates named at fit.",
+                got="future=, and no covariates",
+                hint="fit(frame, covariates=[...]) first, or leave future= out.",
+            )
         if panel.covariates:
             panel = join_future(panel, future, self.horizon, **self.columns_)
         return self._forecast(panel, levels)
