@@ -6,6 +6,7 @@
 
 #include <stdexcept>
 
+#include "pages.h"
 #include "problem.h"
 
 namespace nb = nanobind;
@@ -42,6 +43,13 @@ static Level chosen = available.back();
 
 static View view(const Tensor& t) { return {reinterpret_cast<void*>(t[0]), t[1], t[2], t[3], t[4]}; }
 
+// A result, new and dense, of so many rows and channels.
+static View fresh(const Tensor& t, const Problem& p, int64_t rows, int64_t channels) {
+  const int64_t bytes = p.type == Type::float64 ? 8 : p.type == Type::float32 ? 4 : 2;
+  ask_for_large_pages(reinterpret_cast<void*>(t[0]), size_t(p.batch * p.heads * rows * channels * bytes));
+  return view(t);
+}
+
 static Problem problem(const std::vector<Tensor>& tensors, const Sizes& sizes, const Distances& distances, int64_t lse,
                        uint64_t seed, double dropout) {
   Problem p;
@@ -57,7 +65,7 @@ static Problem problem(const std::vector<Tensor>& tensors, const Sizes& sizes, c
 static void forward(const std::array<Tensor, 4>& tensors, const Sizes& sizes, const Distances& distances, int64_t lse,
                     uint64_t seed, double dropout) {
   Problem p = problem({tensors.begin(), tensors.end()}, sizes, distances, lse, seed, dropout);
-  p.out = view(tensors[3]);
+  p.out = fresh(tensors[3], p, p.length - p.first_row, p.value_width);
   nb::gil_scoped_release release;
   chosen.forward(p);
 }
@@ -65,7 +73,9 @@ static void forward(const std::array<Tensor, 4>& tensors, const Sizes& sizes, co
 static void backward(const std::array<Tensor, 7>& tensors, const Sizes& sizes, const Distances& distances, int64_t lse,
                      uint64_t seed, double dropout) {
   Problem p = problem({tensors.begin(), tensors.end()}, sizes, distances, lse, seed, dropout);
-  p.grad_out = view(tensors[3]), p.grad_q = view(tensors[4]), p.grad_k = view(tensors[5]), p.grad_v = view(tensors[6]);
+  p.grad_out = view(tensors[3]);
+  p.grad_q = fresh(tensors[4], p, p.length, p.width), p.grad_k = fresh(tensors[5], p, p.length, p.width);
+  p.grad_v = fresh(tensors[6], p, p.length, p.value_width);
   nb::gil_scoped_release release;
   chosen.backward(p);
 }

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "pages.h"
 #include "problem.h"
 
 namespace logsparse {
@@ -19,6 +20,7 @@ struct Scratch {
     size = (wanted + 4095) / 4096 * 4096;
     data = std::aligned_alloc(64, size);
     if (data == nullptr) size = 0;
+    ask_for_large_pages(data, size);
     return data != nullptr;
   }
   void relax() {

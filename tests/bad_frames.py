@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import polars as pl
 
+from logsparse.backtesting import backtest
 from logsparse.baselines.naive import SeasonalNaive
 from logsparse.data.frame import to_panel
 from logsparse.forecast import Forecaster
+from logsparse.metrics import score
 
 HOURS = [datetime(2024, 1, 1, tzinfo=UTC).replace(tzinfo=None) + timedelta(hours=h) for h in range(6)]
 
@@ -45,6 +51,49 @@ def future(steps: int) -> pl.DataFrame:
     """Heat for so many steps of a, and three of b."""
     ahead = [HOURS[-1] + timedelta(hours=h) for h in range(1, 4)]
     return pl.DataFrame({"unique_id": ["a"] * steps + ["b"] * 3, "ds": ahead[:steps] + ahead, "heat": 1.0})
+
+
+def hours_from(start: str, periods: int, freq: str, zone: str | None = None) -> pd.DataFrame:
+    """One series at pandas' own times, put on the wall clock of a zone."""
+    times = pd.date_range(start, periods=periods, freq=freq)
+    return pd.DataFrame({"unique_id": "a", "ds": times.tz_localize(zone), "y": 1.0})
+
+
+def days_in_utc() -> pd.DataFrame:
+    frame = hours_from("2024-03-25", 10, "D", "UTC")
+    return frame.assign(ds=frame["ds"].dt.tz_convert("Europe/Berlin"))
+
+
+def new_folder() -> Path:
+    """An empty folder that goes when the tests end."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder)
+    return folder
+
+
+def written(frame: pd.DataFrame) -> Path:
+    """The frame as pandas writes it to csv."""
+    path = new_folder() / "data.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def parts(*frames: pl.DataFrame) -> Path:
+    """A folder with these parts, called a, b, ..."""
+    folder = new_folder()
+    for name, frame in zip("abc", frames, strict=False):
+        frame.write_parquet(folder / f"{name}.parquet")
+    return folder
+
+
+def ahead(minutes: list[int]) -> pl.DataFrame:
+    """Heat so many minutes after the last hour, for both series."""
+    times = [HOURS[-1] + timedelta(minutes=m) for m in minutes]
+    return pl.DataFrame({"unique_id": ["a"] * len(times) + ["b"] * len(times), "ds": times * 2, "heat": 1.0})
+
+
+def empty_at_first() -> pl.DataFrame:
+    return long(y=[None] * 4 + [1.0] * 8)
 
 
 BAD: dict[str, tuple[Callable[[], object], str]] = {
@@ -122,7 +171,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "unreadable times": (
         lambda: to_panel(long(ds=["yesterday"] * 12)),
         "The time column 'ds' must hold integers, dates or datetimes. Got the text 'yesterday'. "
-        "Hint: write times like 2024-01-31 or 2024-01-31T15:00.",
+        "Hint: write times year first, like 2024-01-31 or 2024-01-31T15:00.",
     ),
     "times that are no times": (
         lambda: to_panel(long(ds=[0.5] * 12)),
@@ -143,8 +192,9 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a step much too small": (
         lambda: to_panel(long(ds=[*HOURS, *(datetime(1990 + i, 1, 1) for i in range(6))]), freq="s"),  # noqa: DTZ001
-        "The grid must be about as large as the rows that fill it. Got 12 rows on a grid of 157784402 steps of s. "
-        "Hint: give the true step with freq=.",
+        "The grid must be about as large as the rows that fill it. "
+        "Got 12 rows on a grid of 157784402 steps of s, series 'b' alone from 1990-01-01 to 1995-01-01. "
+        "Hint: give the true step with freq=, or mend times that are far off.",
     ),
     "a step of the wrong kind": (
         lambda: to_panel(long(), freq=1),
@@ -165,5 +215,243 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         lambda: to_panel("nowhere.parquet"),
         "DATA must be a readable parquet, csv or feather file, or a folder of parquet files. "
         "Got nowhere.parquet: no such file. Hint: check the path and the ending of the name.",
+    ),
+    "steps that are even on the wall clock only": (
+        lambda: to_panel(hours_from("2024-03-25", 40, "12h", "Europe/Berlin")),
+        "Steps shorter than a day are counted in UTC. "
+        "Got steps of 12h that are even on the clock of Europe/Berlin only: not so in series 'a' at "
+        "2024-03-31 10:00 UTC. "
+        "Hint: convert the times to even steps in UTC, or drop the zone.",
+    ),
+    "the same with the step given": (
+        lambda: to_panel(hours_from("2024-03-25", 40, "12h", "Europe/Berlin"), freq="12h"),
+        "Steps shorter than a day are counted in UTC. "
+        "Got steps of 12h that are even on the clock of Europe/Berlin only: not so in series 'a' at "
+        "2024-03-31 10:00 UTC. "
+        "Hint: convert the times to even steps in UTC, or drop the zone.",
+    ),
+    "days that are even in UTC only": (
+        lambda: to_panel(days_in_utc()),
+        "Steps of whole days are counted on the wall clock. "
+        "Got steps of d that are even in UTC, but not in Europe/Berlin: not so in series 'a' at 2024-04-01 02:00. "
+        "Hint: convert the times to UTC.",
+    ),
+    "a time off the step that was given": (
+        lambda: to_panel(long(), freq="2h"),
+        "Every time must lie on the step that was given. "
+        "Got freq='2h', but a time off it in series 'a' at 2024-01-01 01:00. "
+        "Hint: give the true step, or resample the data to this one.",
+    ),
+    "steps below a second": (
+        lambda: to_panel(hours_from("2024-01-01", 5, "500ms")),
+        "Steps must be whole seconds. Got steps of 0.5s. Hint: round the times, or count the steps with integers.",
+    ),
+    "a given step below a second": (
+        lambda: to_panel(long(), freq="500ms"),
+        "Steps must be whole seconds. Got '500ms'. Hint: round the times, or count the steps with integers.",
+    ),
+    "times below a microsecond": (
+        lambda: to_panel(hours_from("2024-01-01", 5, "100ns")),
+        "Times in 'ds' must be whole microseconds. Got 2024-01-01 00:00:00.000000100. Hint: round them first.",
+    ),
+    "times below a microsecond in text": (
+        lambda: to_panel(long(ds=["2024-01-01T00:00:00.0000001"] * 12)),
+        "Times in 'ds' must be whole microseconds. Got 2024-01-01T00:00:00.0000001. Hint: round them first.",
+    ),
+    "every second business day": (
+        lambda: to_panel(hours_from("2024-01-01", 20, "2B")),
+        "Business days are counted one by one. "
+        "Got every second business day. "
+        "Hint: give freq='B' (what lies between becomes missing).",
+    ),
+    "freq='M'": (
+        lambda: to_panel(hours_from("2024-01-31", 5, "ME"), freq="M"),
+        "freq='M' may mean minutes or months. Got 'M'. Hint: write 'min' or 'ME' (month ends).",
+    ),
+    "a step that is none": (
+        lambda: to_panel(long(), freq="fortnight"),
+        "freq must be a number and a unit: s, min, h, D, B, W, MS, ME, QS, QE, YS, YE, or an integer. "
+        "Got 'fortnight'. "
+        "Hint: write for example freq='15min', freq='D' or freq='ME'.",
+    ),
+    "integer times too large": (
+        lambda: to_panel(long(ds=pl.Series([2**63 + i for i in range(12)], dtype=pl.UInt64))),
+        "Integer times in 'ds' must lie below 2^62. "
+        "Got 9223372036854775808. "
+        "Hint: count from a later start, or in larger units.",
+    ),
+    "forecast times too large": (
+        lambda: SeasonalNaive(horizon=24).fit(pl.DataFrame({"ds": [0, 2**61], "y": 1.0})).predict(),
+        "Times must fit into 64-bit integers. "
+        "Got times up to 5.76e+19 after steps of 2305843009213693952. "
+        "Hint: count from a later start, or in larger units.",
+    ),
+    "days before months in text": (
+        lambda: to_panel(long(ds=["01/05/2024"] * 12)),
+        "The time column 'ds' must hold integers, dates or datetimes. "
+        "Got the text '01/05/2024'. "
+        "Hint: write times year first, like 2024-01-31 or 2024-01-31T15:00.",
+    ),
+    "a csv file over a change of the clock": (
+        lambda: to_panel(written(hours_from("2024-03-30", 20, "D", "Europe/Berlin"))),
+        "The time column 'ds' must keep to one time zone. "
+        "Got 2 of them: +01:00, +02:00. "
+        "Hint: convert all times to one zone, for example UTC, first.",
+    ),
+    "a value too large": (
+        lambda: to_panel(long(y=[1.0] * 7 + [1e300] + [1.0] * 4)),
+        "The column 'y' must hold finite numbers. "
+        "Got 1e+300, too large for float32, in series 'b' at 2024-01-01 01:00. "
+        "Hint: divide the column by a power of ten: values up to 3.4e38 can be held.",
+    ),
+    "durations in y": (
+        lambda: to_panel(long(y=[timedelta(hours=1)] * 12)),
+        "The column 'y' must hold numbers. "
+        "Got '1:00:00' in series 'a' at 2024-01-01. "
+        "Hint: convert the column to numbers; leave missing values empty.",
+    ),
+    "lists in y": (
+        lambda: to_panel(long(y=[[1.0]] * 12)),
+        "The column 'y' must hold numbers. "
+        "Got '[1.0]' in series 'a' at 2024-01-01. "
+        "Hint: convert the column to numbers; leave missing values empty.",
+    ),
+    "lists as ids": (
+        lambda: to_panel(long(unique_id=[[1]] * 12)),
+        "The ids in 'unique_id' must be text or numbers. "
+        "Got List(Int64) such as [1]. "
+        "Hint: make a text of it first, or name another column with id_col=.",
+    ),
+    "lists in a static column": (
+        lambda: to_panel(long(shop=[[1]] * 12), static=["shop"]),
+        "The static column 'shop' must hold text or numbers. Got List(Int64). Hint: make a text of it first.",
+    ),
+    "a lazy frame that fails": (
+        lambda: to_panel(long().lazy().select("x")),
+        "A table must be readable to its end. "
+        'Got what polars reports as: unable to find column "x"; valid columns: ["unique_id", "ds", "y"]. '
+        "Hint: collect or open it with polars alone to see what is wrong.",
+    ),
+    "a column twice": (
+        lambda: to_panel(pd.DataFrame([["a", 1, 1.0, 2.0]], columns=["unique_id", "ds", "y", "y"])),
+        "The column 'y' must be there once. Got two columns of that name. Hint: drop or rename one of them.",
+    ),
+    "an empty path": (
+        lambda: to_panel(""),
+        "DATA must be a readable parquet, csv or feather file, or a folder of parquet files. "
+        "Got '': an empty path. "
+        "Hint: check the path and the ending of the name.",
+    ),
+    "parts of different types": (
+        lambda: to_panel(parts(long(), long(y=["1"] * 12))),
+        "The parts of a folder must agree on the column 'y'. "
+        "Got Float64 in a.parquet, String in b.parquet. "
+        "Hint: write the parts alike, or leave out those that do not belong.",
+    ),
+    "a part without a column": (
+        lambda: to_panel(parts(long(), long().drop("y"))),
+        "The parts of a folder must agree on the column 'y'. "
+        "Got it in a.parquet, but not in b.parquet. "
+        "Hint: write the parts alike, or leave out those that do not belong.",
+    ),
+    "text in a wide table": (
+        lambda: to_panel(pl.DataFrame({"ds": [1, 2], "north": 1.0, "city": "Rome"})),
+        "A wide table must hold numbers beside its time column 'ds'. "
+        "Got text in 'city'. "
+        "Hint: leave that column out; if the table is long, name its columns with id_col= and target_col=.",
+    ),
+    "a missing time in a wide table": (
+        lambda: to_panel(pl.DataFrame({"ds": [1, None, 3], "north": 1.0})),
+        "Every row needs a time in 'ds'. Got none in row 2. Hint: drop those rows.",
+    ),
+    "duplicate times in a wide table": (
+        lambda: to_panel(pl.DataFrame({"ds": [1, 2, 2], "north": 1.0})),
+        "A wide table must have one row a time; 'ds' repeats. "
+        "Got two rows at 2. "
+        "Hint: drop or aggregate the doubles, or name the column that tells the series apart with id_col=.",
+    ),
+    "a time off the grid in a wide table": (
+        lambda: to_panel(pl.DataFrame({"ds": [*range(0, 200, 10), 195], "north": 1.0})),
+        "All rows must share one step. "
+        "Got most steps are 10, but not at 195. "
+        "Hint: give the step with freq= (what lies between becomes missing), or resample the table.",
+    ),
+    "one time far off in a wide table": (
+        lambda: to_panel(pl.DataFrame({"ds": [0, 1, 2, 3, 10**12], "north": 1.0})),
+        "The grid must be about as large as the rows that fill it. "
+        "Got 5 rows on a grid of 1000000000001 steps of 1, from 0 to 1000000000000. "
+        "Hint: give the true step with freq=, or mend times that are far off.",
+    ),
+    "a cutoff before the first value": (
+        lambda: SeasonalNaive(horizon=1).fit(empty_at_first(), until=HOURS[1]),
+        "Every series must have at least one value up to the cutoff. "
+        "Got series 'a', whose first value stands at 2024-01-01 04:00, and the cutoff 2024-01-01 01:00. "
+        "Hint: choose a later cutoff, fewer windows, or leave that series out.",
+    ),
+    "a backtest before the first value": (
+        lambda: backtest(SeasonalNaive(horizon=1), empty_at_first(), windows=4),
+        "Every series must have at least one value up to the cutoff. "
+        "Got series 'a', whose first value stands at 2024-01-01 04:00, and the cutoff 2024-01-01 01:00. "
+        "Hint: choose a later cutoff, fewer windows, or leave that series out.",
+    ),
+    "a history of another step": (
+        lambda: SeasonalNaive(horizon=1).fit(long()).predict(hours_from("2024-01-01", 5, "D")),
+        "The history must have the step that was fitted. "
+        "Got steps of d after h. "
+        "Hint: resample it, or fit again; freq= at fit() holds for later histories too.",
+    ),
+    "future covariates off the grid": (
+        lambda: with_heat().predict(future=ahead([60, 90, 120, 180])),
+        "Future values must stand at the steps to forecast. "
+        "Got a time off the step of h in series 'a' at 2024-01-01 06:30. "
+        "Hint: write the times as predict() gives them.",
+    ),
+    "future covariates twice": (
+        lambda: with_heat().predict(future=ahead([60, 60, 120, 180])),
+        "Future values must come once for each series and time. "
+        "Got two rows for series 'a' at 2024-01-01 06:00. "
+        "Hint: drop or aggregate the doubles.",
+    ),
+    "future covariates without a time": (
+        lambda: with_heat().predict(future=future(3).with_columns(ds=pl.lit(None, pl.Datetime))),
+        "Every row needs a time in 'ds'. Got none in row 1. Hint: drop those rows.",
+    ),
+    "future covariates of other series": (
+        lambda: with_heat().predict(future=future(3).with_columns(unique_id=pl.lit(5))),
+        "Future values must be of the series to forecast. "
+        "Got ids such as 5 for series such as 'a'. "
+        "Hint: write the ids as they were in the data.",
+    ),
+    "future covariates without an id": (
+        lambda: with_heat().predict(future=future(3).with_columns(unique_id=pl.lit(None, pl.String))),
+        "Every row needs an id in 'unique_id'. Got empty ids. Hint: fill or drop those rows.",
+    ),
+    "until that is no time": (
+        lambda: SeasonalNaive(horizon=1).fit(long(), until="01/02/2024"),
+        "until must be a time, or an integer where times are integers. "
+        "Got '01/02/2024'. "
+        "Hint: write it like 2024-01-31 or 2024-01-31T15:00.",
+    ),
+    "until of another kind": (
+        lambda: SeasonalNaive(horizon=1).fit(long(), until=5),
+        "Times in 'until' must be of the kind of the panel's times. "
+        "Got 5 for times like 2024-01-01. "
+        "Hint: write it like those.",
+    ),
+    "covariates that are no list": (
+        lambda: to_panel(long(heat=1.0), covariates="heat"),
+        "covariates must be a list of column names. Got 'heat'. Hint: write covariates=['heat'].",
+    ),
+    "an unknown keyword": (
+        lambda: to_panel(long(), idcol="unique_id"),  # type: ignore[call-arg]
+        "Columns are described by id_col, time_col, target_col, freq, covariates, static. "
+        "Got the unknown keyword 'idcol'. "
+        "Hint: did you mean 'id_col'?",
+    ),
+    "result rows twice": (
+        lambda: score(pl.concat([backtest(SeasonalNaive(horizon=1), long())] * 2)),
+        "Results must have one row for each series, time and cutoff. "
+        "Got two for series 'a' at 2024-01-01 05:00:00, cutoff 2024-01-01 04:00:00. "
+        "Hint: score one backtest at a time, or drop the doubles.",
     ),
 }

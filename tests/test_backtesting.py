@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -90,7 +91,7 @@ def test_a_fitted_model_is_used_as_it_is_and_refused_on_what_it_has_seen(hourly:
     with pytest.raises(
         DataError,
         match=r"begin after the model's training ended. Got series 'b': trained up to 2024-01-04 23:00; "
-        r"first cutoff 2024-01-02 23:00. Hint: use `fit --until` or `--refit`",
+        r"first cutoff 2024-01-02 23:00. Hint: fit with fit\(until=...\), or test with refit=True \(--refit\)",
     ):
         ls.backtest(spy, hourly, windows=3)
 
@@ -98,8 +99,39 @@ def test_a_fitted_model_is_used_as_it_is_and_refused_on_what_it_has_seen(hourly:
 def test_a_backtest_longer_than_a_series_is_refused_by_name(hourly: pl.DataFrame) -> None:
     with pytest.raises(DataError, match=r"longer than the span of the backtest. Got series 'b' with 96 steps, 96 of"):
         ls.backtest(SeasonalNaive(24), hourly, windows=4)
-    with pytest.raises(ConfigError, match=r"windows and step must be at least 1. Got windows=0"):
-        ls.backtest(SeasonalNaive(24), hourly, windows=0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"windows": 0}, "windows must be at least 1. Got 0. Hint: count the cutoffs"),
+        ({"windows": 1.5}, "windows must be a whole number. Got 1.5. Hint"),
+        ({"step": 0}, "step must be at least 1. Got 0. Hint: count the steps from one cutoff to the next"),
+        ({"step": "2"}, "step must be a whole number. Got '2'. Hint"),
+        ({"idcol": "x"}, "Got the unknown keyword 'idcol'. Hint: did you mean 'id_col'"),
+    ],
+)
+def test_settings_of_a_backtest_are_refused_by_name(
+    settings: dict[str, Any], message: str, hourly: pl.DataFrame
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ls.backtest(SeasonalNaive(24), hourly, **settings)
+
+
+def test_a_backtest_takes_a_forecaster_with_settings_that_can_be_meant(hourly: pl.DataFrame) -> None:
+    with pytest.raises(ConfigError, match=r"Got the class SeasonalNaive. Hint: write backtest\(SeasonalNaive\(horizon"):
+        ls.backtest(SeasonalNaive, hourly)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"needs a forecaster with its settings. Got str. Hint"):
+        ls.backtest("seasonal-naive", hourly)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"^horizon must be at least 1. Got 0"):
+        ls.backtest(SeasonalNaive(0), hourly)
+
+
+def test_values_near_the_limit_of_float32_are_forecast_without_overflow() -> None:
+    frame = pl.DataFrame({"ds": np.arange(24), "y": [3e38, -3e38] * 12})
+    results = ls.backtest(SeasonalNaive(2, season=3), frame)
+    assert np.isfinite(results.drop("ds", "unique_id").to_numpy()).all()
+    assert (results["q0.9"] > results["q0.1"]).all()
 
 
 def test_the_seasonal_error_comes_from_before_the_first_cutoff(hourly: pl.DataFrame) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from datetime import timedelta
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -10,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logsparse.data.calendar import DAY, Freq, Ints, infer
-from logsparse.errors import ConfigError
+from logsparse.data.calendar import DAY, Freq, Ints, Step, infer
+from logsparse.errors import ConfigError, DataError
 
 SPELLINGS = ["s", "30s", "min", "15min", "h", "6h", "D", "W", "B", "MS", "ME", "QS", "QE", "YS", "YE", "2h", "3", "1"]
 
@@ -88,7 +89,49 @@ def test_a_rare_odd_gap_does_not_become_the_step() -> None:
     assert infer(times, np.zeros_like(times), dates=False) == Freq("index", 60)
 
 
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        (timedelta(hours=2), "2h"),
+        (np.timedelta64(15, "m"), "15min"),
+        (pd.Timedelta("1D"), "d"),
+        (pd.offsets.Hour(6), "6h"),
+        (pd.offsets.MonthEnd(), "ME"),
+        (pd.offsets.QuarterBegin(startingMonth=1), "QS"),
+        (np.int64(3), "3"),
+        ("15m", "15min"),
+    ],
+)
+def test_a_step_may_be_a_timedelta_an_offset_or_a_number_of_numpy(step: Step, text: str) -> None:
+    assert str(Freq.parse(step)) == text
+
+
+@pytest.mark.parametrize("text", ["M", "1M", "3M"])
+def test_m_is_refused_since_it_may_be_minutes_or_months(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"may mean minutes or months. Got .*Hint: write 'min' or 'ME'"):
+        Freq.parse(text)
+
+
+@pytest.mark.parametrize("step", ["ms", "500ms", "us", "10ns", timedelta(milliseconds=5), pd.offsets.Milli(2)])
+def test_steps_below_a_second_are_refused(step: Step) -> None:
+    with pytest.raises(ConfigError, match=r"Steps must be whole seconds. Got .*Hint: round"):
+        Freq.parse(step)
+    assert Freq.parse("MS") == Freq("month", 1)
+
+
+def test_times_beyond_64_bits_are_refused() -> None:
+    with pytest.raises(DataError, match=r"must fit into 64-bit integers. Got times up to .* Hint: count from"):
+        Freq("index", 2**61).add(np.array([0]), np.array([4]))
+
+
+def test_fractions_of_a_second_are_shown() -> None:
+    assert Freq.parse("s").show(1_500_000) == "1970-01-01 00:00:01.5"
+    assert str(Freq("tick", 500_000)) == "0.5s"
+
+
 def test_an_unknown_step_is_refused_with_examples() -> None:
-    for text in ("fortnight", "0h", "2B", "-1"):
+    odd: list[Any] = ["fortnight", "0h", "2B", "-1", "²", "SM", True, 1.5, pd.offsets.BusinessDay(2), timedelta(0)]
+    odd += [pd.offsets.SemiMonthEnd(), "9999999999999999999h", None]
+    for text in odd:
         with pytest.raises(ConfigError, match=r"freq must be a number and a unit.*Got .*Hint: write for example"):
             Freq.parse(text)

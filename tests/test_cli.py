@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import polars as pl
@@ -84,9 +85,45 @@ def test_a_result_that_cannot_be_written_leaves_nothing_behind(data: Path, tmp_p
     assert sorted(p.name for p in tmp_path.iterdir()) == ["hourly.csv"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["backtest", "seasonal-naive", "no.csv", "--horizon", "2", "-o"], ["score", "no.csv", "-o"], ["demo", "-o"]],
+)
+@pytest.mark.parametrize("out", ["afile/x.parquet", "/proc/x.parquet", "afile/deep/x.csv"])
+def test_a_path_that_cannot_be_written_is_refused_before_the_work(words: list[str], out: str, tmp_path: Path) -> None:
+    (tmp_path / "afile").touch()
+    done = logsparse(*words, out, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "logsparse: The result must be writable." in done.stderr
+    assert "None" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["afile"]
+
+
+def test_scores_by_group_are_a_table_that_a_person_can_read(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results.parquet"
+    logsparse("backtest", "seasonal-naive", data, "--horizon", "24", "-o", out)
+    lines = logsparse("score", out, "--by", "unique_id", "-o", tmp_path / "all.csv").stdout.splitlines()
+    assert lines[0].split() == ["unique_id", "count", "R0.5", "R0.9", "wql", "coverage_80", "mase", "nd", "rmse"]
+    assert [line.split()[:2] for line in lines[1:]] == [["a", "24"], ["b", "24"]]
+    assert all(len(line) <= 100 for line in lines)
+    assert "width_80" in pl.read_csv(tmp_path / "all.csv").columns
+
+
+def test_the_version_is_told() -> None:
+    done = logsparse("--version")
+    assert (done.returncode, done.stdout) == (0, f"logsparse {version('logsparse')}\n")
+
+
+def test_a_model_is_told_only_by_the_names_that_are_there(tmp_path: Path) -> None:
+    done = logsparse("backtest", "model/", "x.csv", "--horizon", "2", cwd=tmp_path)
+    assert "A model must be one of: seasonal-naive. Got 'model/'. Hint: check the spelling." in done.stderr
+
+
 def test_the_demo_forecasts_the_synthetic_set_and_draws_it(tmp_path: Path) -> None:
     done = logsparse("demo", "-o", tmp_path / "demo")
     assert done.returncode == 0, done.stderr
     assert "R0.5" in done.stdout
+    assert "It must fail" in done.stderr
     assert pl.read_parquet(tmp_path / "demo" / "forecast.parquet").height == 24_000
     assert (tmp_path / "demo" / "forecast.svg").read_text().startswith("<?xml")

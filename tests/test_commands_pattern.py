@@ -55,7 +55,7 @@ def test_each_kind_is_made_from_its_options(words: list[str], shown: str) -> Non
             r"full takes no --width, --sub or --base\. Got --base 3\. Hint: leave it out",
         ),
         (["local", "--width", "3", "--sub", "8"], r"local takes --width and --base\. Got --sub 8\."),
-        (["local", "--width", "0"], r"width must be a whole number, 1 or more\. Got 0\."),
+        (["local", "--width", "0"], r"width must be at least 1\. Got 0\."),
     ],
 )
 def test_options_that_do_not_fit_the_kind_are_refused(words: list[str], text: str) -> None:

@@ -83,7 +83,7 @@ def test_a_failed_drawing_leaves_the_old_picture_and_nothing_beside_it(
     target = tmp_path / "picture.svg"
     target.write_text("old")
     monkeypatch.setattr(draw_module, "_figure", lambda *_: Broken())
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(DataError, match="No space left"):
         draw(full(), 8, target)
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 
@@ -38,10 +42,18 @@ def test_samples_answer_for_any_quantile(fitted: SeasonalNaive) -> None:
     assert repr(forecast) == "Forecast(2 series, 24 steps, 101 samples)"
 
 
-@pytest.mark.parametrize("levels", [[0.0], [1.0], [0.5, 1.5], []])
-def test_levels_outside_the_open_unit_interval_are_refused(levels: list[float], fitted: SeasonalNaive) -> None:
-    with pytest.raises(ConfigError, match="Quantiles must lie between 0 and 1, both excluded"):
+@pytest.mark.parametrize("levels", [[0.0], [1.0], [0.5, 1.5], [], [float("nan")], 0.5, "0.5", None])
+def test_levels_outside_the_open_unit_interval_are_refused(levels: Any, fitted: SeasonalNaive) -> None:
+    with pytest.raises(
+        ConfigError, match=r"must be a list of levels between 0 and 1, both excluded. Got .*Hint: write"
+    ):
         fitted.predict(quantiles=levels)
+
+
+def test_levels_may_come_as_an_array_and_must_have_columns_of_their_own(fitted: SeasonalNaive) -> None:
+    assert fitted.predict(quantiles=np.array([0.9, 0.1])).columns[-2:] == ["q0.1", "q0.9"]
+    with pytest.raises(ConfigError, match=r"first six digits.* Got 0.1234567 and 0.1234568. Hint: leave one"):
+        fitted.predict(quantiles=[0.1234567, 0.1234568])
 
 
 def test_predicting_before_fitting_names_the_class() -> None:
@@ -52,6 +64,8 @@ def test_predicting_before_fitting_names_the_class() -> None:
 def test_a_horizon_below_one_is_refused(hourly: pl.DataFrame) -> None:
     with pytest.raises(ConfigError, match=r"horizon must be at least 1. Got 0"):
         SeasonalNaive(horizon=0).fit(hourly)
+    with pytest.raises(ConfigError, match=r"horizon must be a whole number. Got 1.5. Hint: count"):
+        SeasonalNaive(horizon=1.5).fit(hourly)  # type: ignore[arg-type]
 
 
 def test_a_second_fit_forgets_the_first(hourly: pl.DataFrame) -> None:
@@ -64,6 +78,30 @@ def test_a_second_fit_forgets_the_first(hourly: pl.DataFrame) -> None:
 def test_until_hides_what_comes_later(hourly: pl.DataFrame) -> None:
     model = SeasonalNaive(horizon=1).fit(hourly, until="2024-01-03T05:00")
     assert model.predict()["ds"].unique().dt.to_string("%d %H").to_list() == ["03 06"]
+
+
+@pytest.mark.parametrize(
+    "until",
+    [
+        "2024-01-03",
+        "2024/01/03 00:00:00",
+        date(2024, 1, 3),
+        datetime(2024, 1, 3),  # noqa: DTZ001
+        np.datetime64("2024-01-03"),
+        pd.Timestamp("2024-01-03"),
+    ],
+)
+def test_until_may_be_any_kind_of_time(until: Any, hourly: pl.DataFrame) -> None:
+    model = SeasonalNaive(horizon=1).fit(hourly, until=until)
+    assert model.predict()["ds"].dt.to_string("%d %H").unique().to_list() == ["03 01"]
+
+
+@pytest.mark.parametrize("until", ["foo", "01/02/2024", True, 1.5, pd.NaT, np.datetime64("NaT"), 2**70, []])
+def test_until_that_is_no_time_is_refused_as_such(until: Any, hourly: pl.DataFrame) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^until must be a time, or an integer where times are integers. Got .*Hint:"
+    ):
+        SeasonalNaive(horizon=1).fit(hourly, until=until)
 
 
 def test_another_history_is_forecast_with_the_same_columns(hourly: pl.DataFrame) -> None:
@@ -79,3 +117,16 @@ def test_the_picture_shows_history_and_fan(fitted: SeasonalNaive) -> None:
     assert (len(history.get_xdata()), len(median.get_xdata())) == (48, 24)  # type: ignore[arg-type]
     assert len(axes.collections) == 4
     assert axes.get_title(loc="left") == "a"
+
+
+def test_a_picture_of_what_is_not_there_is_refused(fitted: SeasonalNaive) -> None:
+    with pytest.raises(ConfigError, match=r"must be of a series that was forecast. Got 'aa'. Hint: did you mean 'a'"):
+        fitted.forecast().plot("aa")
+    for history, reason in ((-5, "at least 1. Got -5"), (0, "at least 1. Got 0"), (2.5, "a whole number. Got 2.5")):
+        with pytest.raises(ConfigError, match=f"history must be {reason}. Hint: count the steps to show"):
+            fitted.forecast().plot(history=history)  # type: ignore[arg-type]
+
+
+def test_future_values_for_a_model_without_covariates_are_refused(fitted: SeasonalNaive, hourly: pl.DataFrame) -> None:
+    with pytest.raises(ConfigError, match=r"Future values are for covariates named at fit. Got future=, and no cov"):
+        fitted.predict(future=hourly)

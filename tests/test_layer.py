@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from logsparse.attention.layer import ConvAttention
+from logsparse.attention.layer import UNFOLD_FROM, ConvAttention
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
 from logsparse.errors import ConfigError, DataError
 
@@ -70,9 +70,11 @@ def test_kernel_1_with_width_over_heads_is_torch_s_own_multi_head_attention() ->
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
-@pytest.mark.parametrize("kernel", [1, 2, 6, 30])
-def test_values_and_gradients_are_those_of_the_layer_written_out(pattern: Pattern, kernel: int) -> None:
-    layer, x = layer_of(pattern, kernel=kernel, head_width=5), inputs().requires_grad_()
+@pytest.mark.parametrize(("kernel", "head_width"), [(1, 5), (2, 5), (6, 5), (30, 5), (2, 24), (6, 30)])
+def test_values_and_gradients_are_those_of_the_layer_written_out(
+    pattern: Pattern, kernel: int, head_width: int
+) -> None:
+    layer, x = layer_of(pattern, kernel=kernel, head_width=head_width), inputs().requires_grad_()
     leaves = [x, *layer.parameters()]
     ours, plain = layer(x), written_out(layer, x)
     torch.testing.assert_close(ours, plain)
@@ -146,9 +148,15 @@ def test_a_step_with_its_past_projects_like_the_whole_input(kernel: int) -> None
         torch.testing.assert_close(part, of_whole[:, :, 12:13])
 
 
-def test_memory_stays_channel_first_from_the_convolution_to_the_output() -> None:
-    layer, x = layer_of(logsparse(), kernel=3), inputs()
-    assert all(part.stride(2) == 1 for part in layer.project(x))
+@pytest.mark.parametrize(("kernel", "head_width"), [(1, 4), (3, 4), (3, 24)])
+def test_memory_stays_channel_first_from_the_convolution_to_the_output(kernel: int, head_width: int) -> None:
+    layer = layer_of(logsparse(), kernel=kernel, head_width=head_width)
+    assert all(part.stride(2) == 1 for part in layer.project(inputs()))
+
+
+def test_both_forms_of_the_convolution_are_in_use() -> None:
+    forms = {head_width: 4 * head_width >= UNFOLD_FROM * 8 for head_width in (5, 24, 30)}
+    assert forms == {5: False, 24: True, 30: True}
 
 
 def test_a_layer_says_what_it_is() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 
+import logsparse as ls
 from logsparse.errors import ConfigError, DataError
 from logsparse.metrics import score
 
@@ -91,7 +94,36 @@ def test_float32_columns_are_summed_in_float64() -> None:
     assert row(frame)["nd"] == pytest.approx(float(np.float32(1.1)) - 1, rel=1e-12)
 
 
+def test_a_row_that_comes_twice_is_refused() -> None:
+    frame = results()
+    with pytest.raises(
+        DataError, match=r"one row for each series, time and cutoff. Got two for series 'T0' at 3, cutoff"
+    ):
+        score(pl.concat([frame, frame[2:3]]))
+    assert score(frame.drop("cutoff")).height == 1
+
+
+def test_columns_that_come_twice_are_refused_if_they_are_scored() -> None:
+    frame = results().to_pandas()
+    for name in ("y", "q0.5"):
+        with pytest.raises(DataError, match=f"The column '{name}' must be there once. Got two columns of that name"):
+            score(pd.concat([frame, frame[[name]]], axis=1))
+    assert len(score(pd.concat([frame.assign(z=1), frame[["y"]].set_axis(["z"], axis=1)], axis=1))) == 1
+
+
+def test_ids_of_a_csv_file_stay_apart(tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    results().with_columns(pl.col("unique_id").replace({"T0": "007", "T1": "7", "T2": "NA"})).write_csv(path)
+    assert score(path, by="unique_id")["unique_id"].to_list() == ["007", "7", "NA"]
+
+
+def test_crps_of_samples_is_public() -> None:
+    assert ls.crps_samples([1.0, 2.0], 1.0) == 0.25
+
+
 def test_unknown_by_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"by must be None, 'unique_id'.* Got \['step'\]. Hint: leave it out"):
+        score(results(), by=["step"])  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"by must be None, 'unique_id', 'step' or 'cutoff'\. Got 'series'\. Hint"):
         score(results(), by="series")
 

@@ -34,8 +34,16 @@ def test_cutting_between_two_steps_keeps_the_earlier_one(hourly: pl.DataFrame) -
 
 def test_a_cutoff_before_a_series_begins_is_refused_by_name(hourly: pl.DataFrame) -> None:
     early = int(np.datetime64("2024-01-01T12:00", "us").astype(np.int64))
-    with pytest.raises(DataError, match=r"at least one step before the cutoff. Got series 'b'.*2024-01-02.*Hint"):
+    with pytest.raises(
+        DataError,
+        match=r"at least one value up to the cutoff. Got series 'b'.*2024-01-02.*cutoff 2024-01-01 12:00.*Hint",
+    ):
         to_panel(hourly).until(early)
+
+
+def test_a_wide_table_is_named_in_the_repr() -> None:
+    wide = pl.DataFrame({"ds": [1, 2], "x": [1.0, 2.0], "z": [1.0, 2.0]})
+    assert repr(to_panel(wide)) == "Panel(2 series from a wide table, 4 values, 1, 1 to 2)"
 
 
 def test_the_bytes_count_covariates_too(hourly: pl.DataFrame) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from logsparse.data.panel import Panel
     from logsparse.errors import ConfigError, DataError, LogsparseError, NotFittedError
     from logsparse.forecast import Forecast, Forecaster
-    from logsparse.metrics import score
+    from logsparse.metrics import crps_samples, score
 
 __version__ = version("logsparse")
 
@@ -29,6 +29,7 @@ _HOMES = {
     "NotFittedError": "errors",
     "Forecast": "forecast",
     "Forecaster": "forecast",
+    "crps_samples": "metrics",
     "score": "metrics",
 }
 
@@ -42,6 +43,7 @@ __all__ = [
     "Panel",
     "SeasonalNaive",
     "backtest",
+    "crps_samples",
     "score",
     "to_panel",
 ]

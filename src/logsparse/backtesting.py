@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
 
 from logsparse.baselines.naive import seasonal_error
+from logsparse.checks import whole
 from logsparse.data.calendar import Ints
-from logsparse.data.frame import CUTOFF, ID, TARGET, TIME, Columns, clock_time, stamps, to_panel
+from logsparse.data.clock import clock_time, stamps
+from logsparse.data.columns import CUTOFF, ID, TARGET, TIME, Columns
+from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
 from logsparse.data.table import give
+from logsparse.data.times import When
 from logsparse.errors import ConfigError, DataError
-from logsparse.forecast import LEVELS, Forecaster, check_levels
+from logsparse.forecast import LEVELS, Forecaster, Levels, check_levels
 
 
 def backtest(
@@ -25,9 +27,9 @@ def backtest(
     *,
     windows: int = 1,
     step: int | None = None,
-    until: str | int | datetime | None = None,
+    until: When | None = None,
     refit: bool = False,
-    quantiles: Sequence[float] = LEVELS,
+    quantiles: Levels = LEVELS,
     **columns: Unpack[Columns],
 ) -> Any:
     """unique_id, ds, cutoff, y, mean, q0.1 ... q0.9 for `windows` cutoffs, `step` (one horizon) apart.
@@ -36,34 +38,46 @@ def backtest(
     before the first cutoff; then only the forecast start moves, unless `refit`. A forecaster already fitted is used as
     it is, and refused where it has seen what it would be tested on.
     """
+    _check(forecaster)
+    horizon = forecaster.horizon
+    count = whole("windows", windows, hint="count the cutoffs.")
+    apart = horizon if step is None else whole("step", step, hint="count the steps from one cutoff to the next.")
+    levels = check_levels(quantiles)
     panel = to_panel(data, **columns)
     if until is not None:
         panel = panel.until(clock_time(panel, until))
-    levels = check_levels(quantiles)
-    cutoffs_WS = _cutoffs(panel, forecaster.horizon, windows, forecaster.horizon if step is None else step)
+    cutoffs_WS = _cutoffs(panel, horizon, count, apart)
     first = panel.cut(cutoffs_WS[0])
     if hasattr(forecaster, "panel_") and not refit:
         _refuse_seen(forecaster.panel_, first)
         fitted = forecaster
     else:
         fitted = copy.deepcopy(forecaster).fit(first)
-    errors_S = np.array([seasonal_error(first[i], panel.freq.season) for i in range(len(panel))], np.float32)
+    errors = [seasonal_error(first[i], panel.freq.season) for i in range(len(panel))]
+    errors_S = np.minimum(errors, np.finfo(np.float32).max).astype(np.float32)
     tables = []
     for number, lengths_S in enumerate(cutoffs_WS):
         history = panel.cut(lengths_S)
         if refit and number:
             fitted = copy.deepcopy(forecaster).fit(history)
         table = fitted.forecast(history, quantiles=levels).table()
-        tables.append(_beside_truth(table, history, forecaster.horizon, errors_S))
+        tables.append(_beside_truth(table, history, horizon, errors_S))
     return give(pl.concat(tables), panel.origin.library)
+
+
+def _check(forecaster: object) -> None:
+    if not isinstance(forecaster, Forecaster):
+        name = getattr(forecaster, "__name__", type(forecaster).__name__)
+        raise ConfigError(
+            "A backtest needs a forecaster with its settings.",
+            got=f"the class {name}" if isinstance(forecaster, type) else f"{name}",
+            hint=f"write backtest({name if isinstance(forecaster, type) else 'SeasonalNaive'}(horizon=24), frame).",
+        )
+    forecaster.check()
 
 
 def _cutoffs(panel: Panel, horizon: int, windows: int, step: int) -> Ints:
     """How much of each series is seen at each cutoff, oldest first: (windows, series)."""
-    if windows < 1 or step < 1:
-        raise ConfigError(
-            "windows and step must be at least 1.", got=f"windows={windows}, step={step}", hint="count the cutoffs."
-        )
     back_W = horizon + step * np.arange(windows - 1, -1, -1)
     seen_WS = panel.lengths - back_W[:, None]
     if (seen_WS[0] < 1).any():
@@ -85,7 +99,7 @@ def _refuse_seen(trained: Panel, first: Panel) -> None:
                 "A backtest must begin after the model's training ended.",
                 got=f"series {name!r}: trained up to {trained.freq.show(ends[name])}; "
                 f"first cutoff {first.freq.show(cutoff)}",
-                hint="use `fit --until` or `--refit`.",
+                hint="fit with fit(until=...), or test with refit=True (--refit).",
             )
 
 

@@ -24,8 +24,24 @@ TargetCol = Annotated[str, typer.Option(help="column of values")]
 FreqText = Annotated[str | None, typer.Option("--freq", help="step of the times, such as 15min, h, D, ME [inferred]")]
 
 
+# What a person reads of a table of scores; the file has all columns.
+SHOWN = ("count", "R0.5", "R0.9", "wql", "coverage_80", "mase", "nd", "rmse")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from logsparse import __version__
+
+        typer.echo(f"logsparse {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _logsparse() -> None:
+def _logsparse(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
     """Forecast many related series with a long past, with honest uncertainty."""
 
 
@@ -40,7 +56,8 @@ def check(
     """Say what was recognised in DATA: series, step, gaps, span."""
     import numpy as np
 
-    from logsparse.data.frame import stamps, to_panel
+    from logsparse.data.clock import stamps
+    from logsparse.data.frame import to_panel
 
     panel = to_panel(data, id_col=id_col, time_col=time_col, target_col=target_col, freq=freq)
     empty_S = [int(np.isnan(panel[i]).sum()) for i in range(len(panel))]
@@ -81,7 +98,9 @@ def backtest(
     from logsparse.baselines import named
     from logsparse.data.frame import to_panel
 
+    _check_out(out)
     forecaster = named(model, horizon)
+    forecaster.check()
     panel = to_panel(data, id_col=id_col, time_col=time_col, target_col=target_col, freq=freq)
     _say(f"{panel.origin.layout} table: {panel}")
     results = run(forecaster, panel, windows=windows, step=step, until=until, refit=refit)
@@ -98,7 +117,8 @@ def score(
     """Score a backtest's result frame."""
     from logsparse.data.files import read
 
-    _print_scores(read(results), by=by, out=out)
+    _check_out(out)
+    _print_scores(read(results, ids="unique_id"), by=by, out=out)
 
 
 @app.command()
@@ -108,11 +128,17 @@ def demo(out: Annotated[Path, typer.Option("-o", "--out", help="folder to write 
 
     from logsparse.backtesting import backtest as run
     from logsparse.baselines.naive import SeasonalNaive
+    from logsparse.data.files import check_writable
     from logsparse.data.synthetic import synthetic
     from logsparse.pictures import save_figure
 
+    check_writable(out, folder=True)
     panel = synthetic(96, 1000, np.random.default_rng(0))
-    _say("the paper's synthetic set, t0 = 96: 1,000 series, the last 24 of 120 steps forecast by seasonal naive")
+    _say(
+        "the paper's synthetic set, t0 = 96: 1,000 series of 120 steps, the last 24 forecast by seasonal naive.\n"
+        "It must fail: these steps have the larger amplitude of the first two waves, some 90 steps back, and seasonal\n"
+        "naive repeats the last season, which says nothing of it. The set shows who can look back that far."
+    )
     forecaster = SeasonalNaive(horizon=24, season=24)
     results = run(forecaster, panel)
     _write(results, out / "forecast.parquet")
@@ -140,6 +166,14 @@ def _say(text: str) -> None:
     typer.echo(text, err=True)
 
 
+def _check_out(path: Path | None) -> None:
+    """A result that could not be written is refused before hours of work, not after."""
+    if path is not None:
+        from logsparse.data.files import check_writable
+
+        check_writable(path)
+
+
 def _write(table: pl.DataFrame, path: Path | None) -> None:
     if path is not None:
         from logsparse.data.files import write
@@ -154,6 +188,18 @@ def _print_rows(rows: list[tuple[str, str]]) -> None:
         typer.echo(f"{label:<{width}}  {value}")
 
 
+def _print_table(names: list[str], rows: list[list[str]]) -> None:
+    """The first column to the left, numbers to the right, each as wide as it needs."""
+    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    for row in (names, *rows):
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        typer.echo("  ".join(cells).rstrip())
+
+
+def _cell(value: Any) -> str:
+    return _number(value) if value is None or isinstance(value, float) else str(value)
+
+
 def _print_scores(results: Any, *, by: str | None = None, out: Path | None = None) -> None:
     from logsparse.metrics import score as run
 
@@ -162,10 +208,8 @@ def _print_scores(results: Any, *, by: str | None = None, out: Path | None = Non
     if by is None:
         _print_rows([(name, _number(value)) for name, value in scores.row(0, named=True).items()])
     else:
-        import polars as pl
-
-        with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_hide_dataframe_shape=True, float_precision=4):
-            typer.echo(str(scores))
+        names = [by, *(name for name in SHOWN if name in scores.columns)]
+        _print_table(names, [[_cell(value) for value in row] for row in scores.select(names).iter_rows()])
 
 
 def main() -> None:
@@ -177,6 +221,9 @@ def main() -> None:
         sys.exit(2)
     except typer.TyperException as error:
         typer.echo(f"logsparse: {error.format_message()} Hint: see `logsparse --help`.", err=True)
+        sys.exit(2)
+    except OSError as error:
+        typer.echo(f"logsparse: {error}", err=True)
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("logsparse: stopped.", err=True)

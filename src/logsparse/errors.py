@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Self
+
 
 class LogsparseError(ValueError):
     """Anything a user can mend: the command line prints it as one line and exits with code 2."""
@@ -9,9 +12,22 @@ class LogsparseError(ValueError):
     def __init__(self, rule: str, *, got: str, hint: str) -> None:
         super().__init__(f"{rule} Got {got}. Hint: {hint}")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # The usual way calls the class with the finished text, which has no rule, got and hint to it.
+        return _again, (type(self), str(self)), self.__dict__ or None
+
 
 class DataError(LogsparseError):
     """The data break a rule."""
+
+    @classmethod
+    def unreadable(cls, path: Path | str, reason: str, hint: str = "") -> Self:
+        """A file that cannot be data."""
+        return cls(
+            "DATA must be a readable parquet, csv or feather file, or a folder of parquet files.",
+            got=f"{path}: {reason}",
+            hint=hint or "check the path and the ending of the name.",
+        )
 
 
 class ConfigError(LogsparseError):
@@ -28,3 +44,8 @@ class NotFittedError(LogsparseError):
             got=f"an unfitted {name}",
             hint=f"call {name}(...).fit(frame) first.",
         )
+
+
+def _again(kind: type[LogsparseError], text: str) -> LogsparseError:
+    """The error as it was, on the other side of a process pool."""
+    return kind.__new__(kind, text)

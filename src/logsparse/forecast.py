@@ -5,21 +5,28 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from logsparse.data.frame import ID, TIME, Columns, clock_time, join_future, stamps, to_panel
+from logsparse.checks import suggest, whole
+from logsparse.data.clock import clock_time, stamps
+from logsparse.data.columns import ID, TIME, Columns
+from logsparse.data.frame import to_panel
+from logsparse.data.future import join_future
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.table import give
-from logsparse.errors import ConfigError, NotFittedError
+from logsparse.data.times import When
+from logsparse.errors import ConfigError, DataError, NotFittedError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+Levels = Sequence[float] | NDArray[np.floating[Any]]
+LEVELS: Levels = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,9 +80,16 @@ class Forecast:
         """The fan of one series (the first unless named) after its last `history` steps (three horizons)."""
         from logsparse.pictures import INK, draw_fan, new_figure
 
+        if series is not None and series not in self.panel.ids:
+            raise ConfigError(
+                "A plot must be of a series that was forecast.",
+                got=f"{series!r}",
+                hint=suggest(series, self.panel.ids, f"name one such as {self.panel.ids[0]!r}."),
+            )
         row = self.panel.ids.index(self.panel.ids[0] if series is None else series)
         horizon, length = self.mean.shape[1], int(self.panel.lengths[row])
-        shown = min(length, 3 * horizon if history is None else history)
+        asked = 3 * horizon if history is None else whole("history", history, hint="count the steps to show.")
+        shown = min(length, asked)
         steps = np.arange(length - shown, length + horizon)
         times = stamps(self.panel, self.panel.freq.add(np.full_like(steps, self.panel.starts[row]), steps)).to_numpy()
         figure, axes = new_figure()
@@ -86,15 +100,26 @@ class Forecast:
         return figure
 
 
-def check_levels(levels: Sequence[float]) -> tuple[float, ...]:
+def check_levels(levels: Levels) -> tuple[float, ...]:
     """Quantile levels in rising order, each once."""
-    if not levels or any(not 0 < level < 1 for level in levels):
+    try:
+        found = sorted({float(level) for level in levels})
+    except (TypeError, ValueError):  # one number, or text
+        found = []
+    if not found or not all(0 < level < 1 for level in found):
         raise ConfigError(
-            "Quantiles must lie between 0 and 1, both excluded.",
-            got=f"{list(levels)}",
+            "Quantiles must be a list of levels between 0 and 1, both excluded.",
+            got=f"{levels}",
             hint="write quantiles=[0.1, 0.5, 0.9].",
         )
-    return tuple(sorted({float(level) for level in levels}))
+    for low, high in pairwise(found):
+        if f"{low:g}" == f"{high:g}":
+            raise ConfigError(
+                "Quantiles must differ in their first six digits, which name their columns.",
+                got=f"{low!r} and {high!r}",
+                hint="leave one of them out.",
+            )
+    return tuple(found)
 
 
 class Forecaster(ABC):
@@ -112,10 +137,13 @@ class Forecaster(ABC):
     @abstractmethod
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast: ...
 
-    def fit(self, data: Any, *, until: str | int | datetime | None = None, **columns: Unpack[Columns]) -> Self:
+    def check(self) -> None:
+        """Refuse settings that cannot be meant, before any data are read; a subclass adds its own."""
+        whole("horizon", self.horizon, hint="count the steps to forecast.")
+
+    def fit(self, data: Any, *, until: When | None = None, **columns: Unpack[Columns]) -> Self:
         """Learn from a frame, a file or a Panel, up to and including the time `until`."""
-        if self.horizon < 1:
-            raise ConfigError("horizon must be at least 1.", got=f"{self.horizon}", hint="count the steps to forecast.")
+        self.check()
         panel = to_panel(data, **columns)
         if until is not None:
             panel = panel.until(clock_time(panel, until))
@@ -123,15 +151,28 @@ class Forecaster(ABC):
         self.panel_, self.columns_ = panel, columns
         return self
 
-    def forecast(self, data: Any = None, *, quantiles: Sequence[float] = LEVELS, future: Any = None) -> Forecast:
+    def forecast(self, data: Any = None, *, quantiles: Levels = LEVELS, future: Any = None) -> Forecast:
         """The `horizon` steps after the end of the fitted data, or of the history given."""
         if not hasattr(self, "panel_"):
             raise NotFittedError(self)
+        levels = check_levels(quantiles)
         panel = self.panel_ if data is None else to_panel(data, **self.columns_)
+        if panel.freq != self.panel_.freq:
+            raise DataError(
+                "The history must have the step that was fitted.",
+                got=f"steps of {panel.freq} after {self.panel_.freq}",
+                hint="resample it, or fit again; freq= at fit() holds for later histories too.",
+            )
+        if future is not None and not panel.covariates:
+            raise ConfigError(
+                "Future values are for covariates named at fit.",
+                got="future=, and no covariates",
+                hint="fit(frame, covariates=[...]) first, or leave future= out.",
+            )
         if panel.covariates:
             panel = join_future(panel, future, self.horizon, **self.columns_)
-        return self._forecast(panel, check_levels(quantiles))
+        return self._forecast(panel, levels)
 
-    def predict(self, data: Any = None, *, quantiles: Sequence[float] = LEVELS, future: Any = None) -> Any:
+    def predict(self, data: Any = None, *, quantiles: Levels = LEVELS, future: Any = None) -> Any:
         """The same as a frame: unique_id, ds, mean, q0.1 ... q0.9."""
         return self.forecast(data, quantiles=quantiles, future=future).frame()

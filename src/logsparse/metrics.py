@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from logsparse.data.frame import CUTOFF, ID, TARGET, TIME
+from logsparse.data.columns import CUTOFF, ID, TARGET, TIME, refuse_doubles
 from logsparse.data.table import give, take
 from logsparse.errors import ConfigError, DataError
 
@@ -39,13 +39,13 @@ def score(results: Any, *, by: str | None = None) -> Any:
       |error| / (|y| + |forecast|), from 0 to 1 (0 where both are 0; M4 and GluonTS write twice this).
     - `rmse`: of the mean.
     """
-    if by not in NEEDS:
+    if not isinstance(by, str | None) or by not in NEEDS:
         raise ConfigError(
             "by must be None, 'unique_id', 'step' or 'cutoff'.",
             got=repr(by),
             hint="leave it out for one row over everything.",
         )
-    table, library = take(results)
+    table, library = take(results, ids=ID)
     return give(_score(table, by), library)
 
 
@@ -72,7 +72,9 @@ def _score(table: pl.DataFrame, by: str | None) -> pl.DataFrame:
     levels = _levels(table.columns)
     _check_columns(table, levels, by)
     numbers = [name for name in (TARGET, SCALE, MEAN) if name in table.columns] + list(levels)
+    refuse_doubles(table.columns, [ID, TIME, CUTOFF, *numbers])
     _check_numbers(table, numbers)
+    _check_rows(table)
     if by == STEP:
         # Ranked before rows without y fall out of the sums, so that a gap does not shift the steps after it.
         table = table.with_columns(pl.col(TIME).rank("dense").over(ID, CUTOFF).cast(pl.Int64).alias(STEP))
@@ -171,6 +173,20 @@ def _check_columns(table: pl.DataFrame, levels: Levels, by: str | None) -> None:
             "Results must have a forecast: a column mean, or quantiles such as q0.5.",
             got=f"only {', '.join(table.columns)}",
             hint="name the forecast's column mean, and a quantile's q and its level.",
+        )
+
+
+def _check_rows(table: pl.DataFrame) -> None:
+    key = [ID, TIME, CUTOFF]
+    if not set(key) <= set(table.columns):
+        return
+    # Counting is cheaper than marking, and nearly always enough.
+    if table.lazy().select(key).unique().select(pl.len()).collect(engine="streaming").item() < table.height:
+        name, time, cutoff = table.filter(pl.struct(key).is_duplicated()).select(key).row(0)
+        raise DataError(
+            "Results must have one row for each series, time and cutoff.",
+            got=f"two for series {name!r} at {time}, cutoff {cutoff}",
+            hint="score one backtest at a time, or drop the doubles.",
         )
 
 

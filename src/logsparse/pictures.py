@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,12 +53,17 @@ def save_figure(figure: Figure, path: Path) -> None:
 
     if path.suffix.lower() not in (".svg", ".png", ".pdf"):
         raise DataError("A picture is written as svg, png or pdf.", got=f"{path}", hint="end the name in .svg.")
-    path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}{path.suffix}")
     undated = {"CreationDate": None} if path.suffix == ".pdf" else {"Date": None} if path.suffix == ".svg" else {}
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with mpl.rc_context({"svg.hashsalt": "logsparse"}):
             figure.savefig(beside, metadata=undated, dpi=150)
         beside.replace(path)
+    except OSError as error:
+        raise DataError(
+            "The picture must be writable.", got=f"{path}: {error.strerror or error}", hint="give another path."
+        ) from error
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()

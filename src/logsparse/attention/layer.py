@@ -5,9 +5,11 @@ the canonical layer. Which cells attend to which is the pattern's business, how 
 convolution to the output all memory is channel-first: both it and the attention kernel are fastest so.
 """
 
-# B batch, L length, W width, H heads, D head width, P past steps (kernel - 1), C channels in, E channels out
+# B batch, L length, W width, H heads, D head width, K kernel, P past steps (K - 1), C channels in, E channels out
 
 from __future__ import annotations
+
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +18,9 @@ from torch.nn import functional as F  # noqa: N812
 from logsparse.attention.attend import attend
 from logsparse.attention.pattern import Pattern
 from logsparse.errors import ConfigError, DataError
+
+# Copying the windows side by side pays where so many channels come out for one that goes in (docs/LOG.md).
+UNFOLD_FROM = 12
 
 
 class ConvAttention(nn.Module):
@@ -59,19 +64,17 @@ class ConvAttention(nn.Module):
     def project(self, x_BLW: Tensor, past_BPW: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys, values, each (B, H, L, D). `past`: the kernel - 1 steps before x; zeros if None."""
         self._check(x_BLW, past_BPW)
-        x_BWL = x_BLW.mT
         if past_BPW is None:
-            seen = F.pad(x_BWL, (self.kernel - 1, 0)) if self.kernel > 1 else x_BWL
-        else:
-            seen = torch.cat([past_BPW.mT, x_BWL], dim=2)
-        q_and_k = F.conv1d(seen, self.query_key.weight, self.query_key.bias)
+            past_BPW = x_BLW.new_zeros(len(x_BLW), self.kernel - 1, self.width)
+        seen_BTW = torch.cat([past_BPW, x_BLW], dim=1) if self.kernel > 1 else x_BLW
+        q_and_k = convolve(seen_BTW, self.query_key.weight, cast("Tensor", self.query_key.bias))
         q_BHLD, k_BHLD = self._split(q_and_k, 2).mT.unbind(1)
-        v_BHLD = self._split(_pointwise(x_BWL, self.value)).mT
+        v_BHLD = self._split(_pointwise(x_BLW.mT, self.value.weight, self.value.bias)).mT
         return q_BHLD, k_BHLD, v_BHLD
 
     def merge(self, attended_BHLD: Tensor) -> Tensor:
         """What the heads gathered, as (B, L, W)."""
-        return _pointwise(attended_BHLD.mT.flatten(1, 2), self.out).mT
+        return _pointwise(attended_BHLD.mT.flatten(1, 2), self.out.weight, self.out.bias).mT
 
     def extra_repr(self) -> str:
         return f"{self.heads} heads of {self.head_width}, {self.pattern}, dropout={self.dropout}"
@@ -96,10 +99,18 @@ class ConvAttention(nn.Module):
             )
 
 
-def _pointwise(x_BCL: Tensor, linear: nn.Linear) -> Tensor:
-    """`linear` on channel-first memory, (B, C, L) -> (B, E, L), without turning either side."""
-    weight_BEC = linear.weight.expand(len(x_BCL), -1, -1)
-    return torch.baddbmm(linear.bias[:, None], weight_BEC, x_BCL)
+def convolve(seen_BTW: Tensor, weight_EWK: Tensor, bias_E: Tensor) -> Tensor:
+    """Causal convolution of the past and the input, T = P + L steps, to (B, E, L)."""
+    channels, width, kernel = weight_EWK.shape
+    if kernel > 1 and channels < UNFOLD_FROM * width:
+        return F.conv1d(seen_BTW.mT, weight_EWK, bias_E)
+    windows_BLC = seen_BTW.unfold(1, kernel, 1).flatten(2)
+    return _pointwise(windows_BLC.mT, weight_EWK.flatten(1), bias_E)
+
+
+def _pointwise(x_BCL: Tensor, weight_EC: Tensor, bias_E: Tensor) -> Tensor:
+    """A linear map of channel-first memory, (B, C, L) -> (B, E, L), without turning either side."""
+    return torch.baddbmm(bias_E[:, None], weight_EC.expand(len(x_BCL), -1, -1), x_BCL)
 
 
 def _check_sizes(*, width: int, heads: int, kernel: int, head_width: int | None) -> None:

@@ -7,12 +7,12 @@ Positions count from 0. Drawing lives in `draw`; nothing here needs torch.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from logsparse.attention.reach import Bools, count_paths, layers_until_complete, received
+from logsparse.checks import whole
 from logsparse.errors import ConfigError
 
 
@@ -149,14 +149,4 @@ _RULES: dict[str, Callable[..., Iterable[int]]] = {
 
 
 def _whole(name: str, value: int, *, least: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if number < least or isinstance(value, bool):
-        raise ConfigError(
-            f"{name} must be a whole number, {least} or more.",
-            got=repr(value),
-            hint="see `help(logsparse.attention.pattern)` for what each setting means.",
-        )
-    return number
+    return whole(name, value, least=least, hint="see `help(logsparse.attention.pattern)` for what each setting means.")

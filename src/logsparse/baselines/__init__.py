@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from logsparse.checks import suggest
 from logsparse.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,11 +17,10 @@ NAMES = {"seasonal-naive": "logsparse.baselines.naive:SeasonalNaive"}
 def named(name: str, horizon: int) -> Forecaster:
     """A fresh forecaster by the name that the command line knows it by."""
     if name not in NAMES:
-        near = difflib.get_close_matches(name, NAMES, n=1)
         raise ConfigError(
-            f"A model must be a folder of a fitted model or one of: {', '.join(NAMES)}.",
+            f"A model must be one of: {', '.join(NAMES)}.",
             got=repr(name),
-            hint=f"did you mean {near[0]!r}?" if near else "check the spelling.",
+            hint=suggest(name, NAMES, "check the spelling."),
         )
     module, _, attribute = NAMES[name].partition(":")
     forecaster: Forecaster = getattr(import_module(module), attribute)(horizon)

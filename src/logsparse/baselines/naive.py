@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from logsparse.checks import whole
 from logsparse.data.panel import Floats, Panel
 from logsparse.forecast import Forecast, Forecaster
 
@@ -11,6 +15,10 @@ from logsparse.forecast import Forecast, Forecaster
 
 # Errors are taken phase by phase (nights apart from noons) once so many seasons are there to take them from.
 _SEASONS_FOR_PHASES = 8
+# Errors of all phases together tell a width from so many on.
+_FEWEST_ERRORS = 5
+
+Doubles = NDArray[np.float64]
 
 
 class SeasonalNaive(Forecaster):
@@ -20,28 +28,52 @@ class SeasonalNaive(Forecaster):
         super().__init__(horizon)
         self.season = season
 
+    def check(self) -> None:
+        super().check()
+        if self.season is not None:
+            whole("season", self.season, hint="count its steps, or leave it out for the usual one.")
+
     def _fit(self, panel: Panel) -> None:
-        self.season_ = self.season or panel.freq.season
+        self.season_ = panel.freq.season if self.season is None else self.season
 
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
         mean_SH = np.empty((len(panel), self.horizon), np.float32)
         quantiles_SQH = np.empty((len(panel), len(levels), self.horizon), np.float32)
+        largest = np.finfo(np.float32).max
         for series in range(len(panel)):
             history = panel[series]
             mean_SH[series] = last_season(history, self.season_, self.horizon)
-            quantiles_SQH[series] = mean_SH[series] + self._spread(history, levels)
+            spread_QH = _spread(history.astype(np.float64), self.season_, self.horizon, np.array(levels))
+            quantiles_SQH[series] = np.clip(mean_SH[series] + spread_QH, -largest, largest)
         return Forecast(panel, mean_SH, levels, quantiles_SQH)
 
-    def _spread(self, history: Floats, levels: tuple[float, ...]) -> Floats:
-        """Quantiles of the past errors around their median, for as many seasons ahead as each step lies."""
-        spread_QH = np.empty((len(levels), self.horizon), np.float32)
-        for begin in range(0, self.horizon, self.season_):
-            stop = min(begin + self.season_, self.horizon)
-            errors_KP = _errors(history, self.season_, begin + self.season_)
-            if errors_KP.shape[0] < _SEASONS_FOR_PHASES:
-                errors_KP = np.repeat(errors_KP.reshape(-1, 1), self.season_, axis=1)
-            spread_QH[:, begin:stop] = _around_median(errors_KP[:, : stop - begin], levels)
-        return spread_QH
+
+def _spread(history: Doubles, season: int, horizon: int, levels_Q: Doubles) -> Doubles:
+    """(Q, H): quantiles of the past errors so many seasons ahead, around 0.
+
+    The past of a series says little of errors many seasons ahead. Where too few are there, those of fewer seasons
+    stand in, grown by the square root of the distance as a random walk does; a series shorter than a season has
+    only its steps to go by. So intervals never shrink for lack of data.
+    """
+    spread_QH = np.empty((levels_Q.size, horizon))
+    by_phase_QP = np.full((levels_Q.size, season), np.nan)
+    pooled_Q1: Doubles | None = None
+    for number, begin in enumerate(range(0, horizon, season), start=1):
+        errors_KP = _errors(history, season, number * season)
+        count_P = (~np.isnan(errors_KP)).sum(axis=0)
+        growth = np.sqrt(number / max(number - 1, 1))
+        enough_P = count_P >= _SEASONS_FOR_PHASES
+        by_phase_QP = np.where(enough_P, _quantiles(errors_KP, levels_Q), by_phase_QP * growth)
+        if count_P.sum() >= max(_FEWEST_ERRORS, season if pooled_Q1 is not None else 0):
+            pooled_Q1 = _quantiles(errors_KP.reshape(-1, 1), levels_Q)
+        elif pooled_Q1 is not None:
+            pooled_Q1 = pooled_Q1 * growth
+        else:
+            return _quantiles(_seasons(_step_errors(history), 1), levels_Q) * np.sqrt(np.arange(1, horizon + 1))
+        stop = min(begin + season, horizon)
+        filled_QP = np.where(np.isnan(by_phase_QP), pooled_Q1, by_phase_QP)
+        spread_QH[:, begin:stop] = filled_QP[:, : stop - begin]
+    return spread_QH
 
 
 def last_season(history: Floats, season: int, horizon: int) -> Floats:
@@ -56,28 +88,37 @@ def last_season(history: Floats, season: int, horizon: int) -> Floats:
 
 def seasonal_error(history: Floats, season: int) -> float:
     """Mean absolute error of seasonal naive over the history, the unit of MASE; NaN where no pair is seen."""
-    errors = _errors(history, season, season)
+    errors = _errors(history.astype(np.float64), season, season)
     return float(np.nanmean(np.abs(errors))) if not np.isnan(errors).all() else float("nan")
 
 
-def _seasons(values: Floats, season: int) -> Floats:
+def _seasons(values: NDArray[Any], season: int) -> NDArray[Any]:
     """Whole seasons as rows, counted back from the end; what is missing at the front is NaN."""
     rows = max(1, -(-values.size // season))
-    padded = np.full(rows * season, np.nan, np.float32)
+    padded = np.full(rows * season, np.nan, values.dtype)
     padded[rows * season - values.size :] = values
     return padded.reshape(rows, season)
 
 
-def _errors(history: Floats, season: int, lag: int) -> Floats:
+def _errors(history: Doubles, season: int, lag: int) -> Doubles:
     return _seasons(history[lag:] - history[:-lag] if lag < history.size else history[:0], season)
 
 
-def _around_median(errors_KP: Floats, levels: tuple[float, ...]) -> Floats:
-    """Quantiles of each column less its median, NaN left out; 0 where a column has nothing else."""
-    rising_KP = np.sort(errors_KP, axis=0)  # NaN last
+def _step_errors(history: Doubles) -> Doubles:
+    """From each value seen to the next, for one step: a random walk goes as far as the root of its steps."""
+    seen = np.flatnonzero(~np.isnan(history))
+    return np.asarray(np.diff(history[seen]) / np.sqrt(np.diff(seen)))
+
+
+def _quantiles(errors_KP: Doubles, levels_Q: Doubles) -> Doubles:
+    """(Q, P) of each column and its mirror image, NaN left out; 0 where a column has nothing else.
+
+    Two values of one series differ one way as likely as the other, so every error stands for its opposite too: the
+    median is 0, and a steady trend makes wide intervals instead of narrow ones beside the truth.
+    """
+    rising_KP = np.sort(np.concatenate([errors_KP, -errors_KP]), axis=0)  # NaN last
     count_P = np.maximum((~np.isnan(rising_KP)).sum(axis=0), 1)
-    place_QP = np.array([*levels, 0.5])[:, None] * (count_P - 1)
+    place_QP = levels_Q[:, None] * (count_P - 1)
     below_QP = np.floor(place_QP).astype(np.int64)
     low, high = (np.take_along_axis(rising_KP, i, 0) for i in (below_QP, np.minimum(below_QP + 1, count_P - 1)))
-    quantiles_QP = low + (place_QP - below_QP) * (high - low)
-    return np.asarray(np.nan_to_num(quantiles_QP[:-1] - quantiles_QP[-1]), np.float32)
+    return np.asarray(np.nan_to_num(low + (place_QP - below_QP) * (high - low)))

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from datetime import timedelta
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from logsparse.errors import ConfigError
+from logsparse.checks import is_whole
+from logsparse.errors import ConfigError, DataError
 
 Ints = NDArray[np.int64]
 
@@ -25,7 +27,7 @@ _MONTHS = {"mo": 1, "q": 3, "y": 12}
 # Spellings of pandas and polars; anchors such as the SUN of W-SUN are fixed by the data themselves.
 _SPELLINGS = {
     "t": "min",
-    "m": "min",
+    "m": "min",  # as polars writes it; M, which pandas used for months, is refused
     "me": "mo",
     "ms": "mo",
     "qe": "q",
@@ -34,8 +36,22 @@ _SPELLINGS = {
     "ys": "y",
     "a": "y",
 }
+# Told apart from MS, the start of a month, by their case.
+_BELOW_SECONDS = ("ms", "us", "ns", "L", "U", "N")
+# Times and the ways between them must fit into 64 bits.
+FARTHEST = 2**62
 # The smallest gap held by at least this share of all gaps is the step: rarer ones are mistakes, not steps.
 _STEP_SHARE = 0.1
+
+
+class Offset(Protocol):
+    """A step as pandas has it."""
+
+    @property
+    def freqstr(self) -> str: ...
+
+
+Step = str | int | timedelta | np.timedelta64 | Offset
 
 
 @dataclass(frozen=True)
@@ -47,26 +63,40 @@ class Freq:
     month_end: bool = False
 
     @classmethod
-    def parse(cls, text: str | int) -> Freq:
-        """`15min`, `h`, `D`, `B`, `W`, `MS`, `ME`, `QE`, `1y`, ...; a plain integer is a step of integer times."""
-        if isinstance(text, int) or text.isdigit():
+    def parse(cls, asked: Step) -> Freq:
+        """`15min`, `h`, `D`, `B`, `W`, `MS`, `ME`, `1y`, ..., a timedelta; an integer is a step of integer times."""
+        if isinstance(asked, (timedelta, np.timedelta64)):
+            return cls._ticks(int(np.timedelta64(asked, "us").astype(np.int64)), asked)
+        text = str(getattr(asked, "freqstr", asked)).strip()
+        if is_whole(asked) or re.fullmatch(r"[0-9]+", text):
             count, unit = int(text), "index"
         else:
-            match = re.fullmatch(r"(\d*)([a-z]+)(?:-[a-z]+)?", text.strip().lower())
-            count = int(match[1] or 1) if match else 0
-            unit = _SPELLINGS.get(match[2], match[2]) if match else ""
-        if count < 1 or unit not in {"index", "b", *_TICKS, *_MONTHS} or (unit == "b" and count > 1):
-            raise ConfigError(
-                "freq must be a number and a unit: s, min, h, D, B, W, MS, ME, QS, QE, YS, YE, or an integer.",
-                got=repr(text),
-                hint="write for example freq='15min', freq='D' or freq='ME'.",
-            )
+            match = re.fullmatch(r"([0-9]*)([A-Za-z]+)(?:-[A-Za-z]+)?", text)
+            count, written = (int(match[1] or 1), match[2]) if match else (0, "")
+            if written == "M":
+                raise ConfigError(
+                    "freq='M' may mean minutes or months.", got=repr(asked), hint="write 'min' or 'ME' (month ends)."
+                )
+            if written in _BELOW_SECONDS:
+                raise _whole_seconds(asked)
+            unit = _SPELLINGS.get(written.lower(), written.lower())
+        if not 1 <= count <= FARTHEST // _TICKS.get(unit, 1) or (unit == "b" and count > 1):
+            unit = "?"
         if unit in _TICKS:
-            return cls("tick", count * _TICKS[unit])
+            return cls._ticks(count * _TICKS[unit], asked)
         if unit in _MONTHS:
-            month_end = re.search(r"[mqy]e(-|$)", str(text).strip().lower()) is not None
-            return cls("month", count * _MONTHS[unit], month_end)
+            return cls("month", count * _MONTHS[unit], re.search(r"[mqy]e(-|$)", text.lower()) is not None)
+        if unit not in ("b", "index"):
+            raise _no_step(asked)
         return cls("business" if unit == "b" else "index", count)
+
+    @classmethod
+    def _ticks(cls, count: int, asked: Step) -> Freq:
+        if count < 1:
+            raise _no_step(asked)
+        if count % SECOND:
+            raise _whole_seconds(asked)
+        return cls("tick", count)
 
     def __str__(self) -> str:
         """The shortest spelling that `parse` reads back."""
@@ -77,8 +107,10 @@ class Freq:
         if self.kind == "month":
             size, name = next((size, n) for n, size in (("Y", 12), ("Q", 3), ("M", 1)) if self.count % size == 0)
             return f"{self._times(self.count // size)}{name}{'E' if self.month_end else 'S'}"
-        unit = next(unit for unit in ("w", "d", "h", "min", "s") if self.count % _TICKS[unit] == 0)
-        return f"{self._times(self.count // _TICKS[unit])}{unit}"
+        for unit in ("w", "d", "h", "min", "s"):
+            if self.count % _TICKS[unit] == 0:
+                return f"{self._times(self.count // _TICKS[unit])}{unit}"
+        return f"{self.count / SECOND:g}s"  # refused at the door; here for the message
 
     @staticmethod
     def _times(count: int) -> str:
@@ -106,6 +138,13 @@ class Freq:
     def add(self, start: Ints, steps: Ints) -> Ints:
         """The time so many steps after `start`."""
         if self.kind in ("index", "tick"):
+            farthest = self.count * _extent(steps) + _extent(start)
+            if farthest > 2 * FARTHEST - 1:
+                raise DataError(
+                    "Times must fit into 64-bit integers.",
+                    got=f"times up to {farthest:.3g} after steps of {self}",
+                    hint="count from a later start, or in larger units.",
+                )
             return np.asarray(start + steps * self.count)
         day, rest = np.divmod(start, DAY)
         if self.kind == "business":
@@ -132,8 +171,22 @@ class Freq:
         """A time on the clock, as a person writes it."""
         if self.kind == "index":
             return str(time)
-        text = str(np.datetime64(int(time), "us").astype("datetime64[s]")).replace("T", " ")
-        return text.removesuffix(" 00:00:00").removesuffix(":00")
+        text = str(np.datetime64(int(time), "us")).replace("T", " ").removesuffix(".000000")
+        return text.rstrip("0") if "." in text else text.removesuffix(" 00:00:00").removesuffix(":00")
+
+
+def _no_step(asked: object) -> ConfigError:
+    return ConfigError(
+        "freq must be a number and a unit: s, min, h, D, B, W, MS, ME, QS, QE, YS, YE, or an integer.",
+        got=repr(asked),
+        hint="write for example freq='15min', freq='D' or freq='ME'.",
+    )
+
+
+def _whole_seconds(asked: object) -> ConfigError:
+    return ConfigError(
+        "Steps must be whole seconds.", got=repr(asked), hint="round the times, or count the steps with integers."
+    )
 
 
 def infer(times: Ints, series: Ints, *, dates: bool) -> Freq | None:
@@ -151,6 +204,13 @@ def infer(times: Ints, series: Ints, *, dates: bool) -> Freq | None:
     if step == DAY and weekday.max() < 5 and gaps.max() > DAY:
         return Freq("business", 1)
     return Freq("tick", step)
+
+
+def every_other_business_day(times: Ints, series: Ints) -> bool:
+    """Whether what looks like steps of two days leaps over every weekend: pandas' 2B, which is no step here."""
+    gaps = np.diff(times)[series[1:] == series[:-1]]
+    weekday = (times // DAY + 3) % 7
+    return bool(gaps.size >= 4 and weekday.max() < 5 and set(np.unique(gaps).tolist()) == {2 * DAY, 4 * DAY})
 
 
 def _infer_months(times: Ints, within: NDArray[np.bool_]) -> Freq | None:
@@ -172,6 +232,11 @@ def _common(gaps: Ints) -> int:
     sizes, counts = np.unique(gaps, return_counts=True)
     frequent = counts >= _STEP_SHARE * gaps.size
     return int(sizes[frequent].min() if frequent.any() else sizes[counts.argmax()])
+
+
+def _extent(numbers: Ints) -> int:
+    array = np.asarray(numbers)
+    return max(int(array.max(initial=0)), -int(array.min(initial=0)))
 
 
 def _months(time: Ints) -> Ints:

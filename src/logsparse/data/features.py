@@ -15,7 +15,7 @@ import numpy as np
 from logsparse.data.calendar import DAY, SECOND, Freq, Ints
 from logsparse.data.moments import Moments, chunks
 from logsparse.data.panel import Floats, Panel
-from logsparse.data.table import to_wall
+from logsparse.data.times import to_wall
 from logsparse.errors import ConfigError, DataError
 
 # B windows, L steps, F features, N steps of one chunk, R rows (series, or groups of equal ones)

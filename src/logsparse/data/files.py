@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
 
+from logsparse.data.delimited import read_csv
+from logsparse.data.parts import scan_folder
 from logsparse.errors import DataError
 
 FileKinds = {
@@ -18,35 +20,38 @@ FileKinds = {
     ".tsv": "csv",
     ".txt": "csv",
     ".feather": "feather",
+    ".arrow": "feather",
+    ".ipc": "feather",
 }
-FileKinds |= {".arrow": "feather", ".ipc": "feather"}
-_NO_VALUE = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
+# polars panics over time zones that it does not know, such as +05:30 in a parquet file.
+_TROUBLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 
 
-def scan(path: Path) -> pl.LazyFrame:
-    """A parquet, csv or feather file, or a folder of parquet parts; parquet columns stay on disk until asked for."""
+def scan(path: Path, *, ids: str | None = None, needed: Sequence[str] = ()) -> pl.LazyFrame:
+    """A parquet, csv or feather file, or a folder of parquet parts; parquet columns stay on disk until asked for.
+
+    `ids` names the column that a csv file must give as it is written, `needed` those that all parts must have.
+    """
     if path.is_dir():
-        parts = sorted(path.rglob("*.parquet"))
-        if not parts:
-            raise _unreadable(path, "a folder without parquet files in it")
-        return _checked(lambda: pl.scan_parquet(parts, hive_partitioning=False), path)
+        return _checked(lambda: scan_folder(path, needed), path)
     if not path.exists():
-        raise _unreadable(path, "no such file")
+        raise DataError.unreadable(path, "no such file")
     kind = FileKinds.get(path.suffix.lower())
     if kind is None:
-        raise _unreadable(path, f"a file that ends in {path.suffix or 'nothing'}")
+        raise DataError.unreadable(path, f"a file that ends in {path.suffix or 'nothing'}")
     if kind == "parquet":
-        return _checked(lambda: pl.scan_parquet(path), path)
-    whole = _read_csv if kind == "csv" else pl.read_ipc
-    return _checked(lambda: whole(path).lazy(), path)
+        return _checked(lambda: pl.scan_parquet(path, glob=False), path)
+    if kind == "csv":
+        return _checked(lambda: read_csv(path, ids).lazy(), path)
+    return _checked(lambda: pl.read_ipc(path).lazy(), path)
 
 
 def _checked(act: Callable[[], pl.LazyFrame], path: Path) -> pl.LazyFrame:
     try:
         lazy = act()
         lazy.collect_schema()
-    except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path, f"what polars reports as: {str(error).splitlines()[0]}") from error
+    except _TROUBLE as error:
+        raise DataError.unreadable(path, _polars_says(error)) from error
     return lazy
 
 
@@ -54,56 +59,66 @@ def collect(lazy: pl.LazyFrame, columns: Sequence[str] | None = None) -> pl.Data
     """These columns of a table, or all."""
     try:
         return (lazy if columns is None else lazy.select(columns)).collect()
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise _unreadable(Path("its contents"), f"what polars reports as: {str(error).splitlines()[0]}") from error
+    except _TROUBLE as error:
+        raise _broken(error) from error
 
 
-def read(path: Path) -> pl.DataFrame:
-    """The whole file."""
-    return collect(scan(path))
+def schema_of(lazy: pl.LazyFrame) -> pl.Schema:
+    """Names and types, without reading."""
+    try:
+        return lazy.collect_schema()
+    except _TROUBLE as error:
+        raise _broken(error) from error
 
 
-def _unreadable(path: Path, reason: str) -> DataError:
+def _broken(error: BaseException) -> DataError:
     return DataError(
-        "DATA must be a readable parquet, csv or feather file, or a folder of parquet files.",
-        got=f"{path}: {reason}",
-        hint="check the path and the ending of the name.",
+        "A table must be readable to its end.",
+        got=_polars_says(error),
+        hint="collect or open it with polars alone to see what is wrong.",
     )
 
 
-def _read_csv(path: Path) -> pl.DataFrame:
-    with path.open(encoding="utf-8-sig") as lines:
-        head, first = lines.readline(), lines.readline()
-    separator = max(",;\t", key=head.count)
-    # Where semicolons separate, a comma between digits is a decimal point.
-    decimal_comma = separator != "," and re.search(r"\d,\d", first) is not None
-    for rows in (10_000, None):  # the types of the first rows, unless later rows contradict them
-        try:
-            table = pl.read_csv(
-                path,
-                separator=separator,
-                decimal_comma=decimal_comma,
-                infer_schema_length=rows,
-                null_values=_NO_VALUE,
-                try_parse_dates=True,
-            )
-            # A column without any value would be taken for text.
-            return table.with_columns(pl.lit(None).alias(c.name) for c in table if c.null_count() == len(c))
-        except pl.exceptions.ComputeError:
-            if rows is None:
-                raise
-    raise AssertionError
+def _polars_says(error: BaseException) -> str:
+    return f"what polars reports as: {(str(error).splitlines() or [type(error).__name__])[0].rstrip('.')}"
 
 
-def write(table: pl.DataFrame, path: Path) -> None:
-    """To parquet, csv or feather by the ending of the name; written beside, then renamed, so never half a file."""
-    kind = FileKinds.get(path.suffix.lower())
-    if kind is None:
+def read(path: Path, *, ids: str | None = None) -> pl.DataFrame:
+    """The whole file."""
+    return collect(scan(path, ids=ids))
+
+
+def check_writable(path: Path, *, folder: bool = False) -> None:
+    """Refuse, before the work begins, a path that could not be written after it; a `folder` is one to write into."""
+    if not folder and path.suffix.lower() not in FileKinds:
         raise DataError(
             "Results are written as parquet, csv or feather.",
             got=f"{path}",
             hint="end the name in .parquet, .csv or .feather.",
         )
+    try:
+        if not folder and path.is_dir():
+            raise _unwritable(path, "a folder of that name is there")
+        into = path.absolute() if folder else path.absolute().parent
+        there = next(parent for parent in (into, *into.parents) if parent.exists())
+        if not there.is_dir():
+            raise _unwritable(path, f"{there} is no folder")
+        # Permissions alone do not tell: root may write anywhere, but not in /proc.
+        probe = there / f".logsparse.{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise _unwritable(path, error.strerror or str(error)) from error
+
+
+def _unwritable(path: Path, reason: str) -> DataError:
+    return DataError("The result must be writable.", got=f"{path}: {reason}", hint="give another -o.")
+
+
+def write(table: pl.DataFrame, path: Path) -> None:
+    """To parquet, csv or feather by the ending of the name; written beside, then renamed, so never half a file."""
+    check_writable(path)
+    kind = FileKinds[path.suffix.lower()]
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,9 +129,8 @@ def write(table: pl.DataFrame, path: Path) -> None:
         else:
             table.write_ipc(beside)
         beside.replace(path)
-    except OSError as error:
-        raise DataError(
-            "The result must be writable.", got=f"{path}: {error.strerror}", hint="give another -o."
-        ) from error
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise _unwritable(path, getattr(error, "strerror", None) or str(error)) from error
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logsparse.data.calendar import Freq, Ints, infer
+from logsparse.data.calendar import DAY, SECOND, Freq, Ints, Step, every_other_business_day, infer
 from logsparse.data.panel import Floats, SeriesId, Static
-from logsparse.data.table import moments, to_wall
+from logsparse.data.table import as_text
+from logsparse.data.times import moments, to_days
 from logsparse.errors import DataError
 
 TimeKind = tuple[Literal["integer", "date", "datetime"], str | None]
+# A grid this much larger than the rows that fill it comes from a wrong step or a stray time, and only eats memory.
+_EMPTIEST_GRID, _SMALL_GRID = 100, 100_000
 
 
 @dataclass(frozen=True)
@@ -22,14 +25,28 @@ class Rows:
     """Rows sorted by series, then time: `order` sorts the table's own rows, the rest is sorted already."""
 
     ids: tuple[SeriesId, ...]
+    """Empty for the time column of a wide table, which belongs to no series."""
     order: Ints
     codes: Ints
     times: Ints
+    clock: str = ""
+    """` UTC` where times are told in UTC though they came in another zone."""
 
-    def first(self, where: NDArray[np.bool_], freq: Freq) -> str:
+    def first(self, where: NDArray[np.bool_], freq: Freq, how: str = "in") -> str:
         """The first row that `where` marks, in words."""
         row = int(np.argmax(where))
-        return f"series {self.ids[self.codes[row]]!r} at {freq.show(int(self.times[row]))}"
+        series = f"{how} series {self.ids[self.codes[row]]!r} " if self.ids else ""
+        return f"{series}at {freq.show(int(self.times[row]))}{self.clock}"
+
+    @property
+    def begins(self) -> Ints:
+        """Where each series begins."""
+        return np.flatnonzero(np.diff(self.codes, prepend=-1))
+
+    def astray(self, freq: Freq) -> NDArray[np.bool_]:
+        """Marks times that lie off the grid which the series' first time begins."""
+        starts = self.times[self.begins][self.codes]
+        return np.asarray(freq.add(starts, freq.steps(starts, self.times)) != self.times)
 
 
 def number_series(table: pl.DataFrame, id_col: str) -> tuple[tuple[SeriesId, ...], Ints]:
@@ -37,7 +54,13 @@ def number_series(table: pl.DataFrame, id_col: str) -> tuple[tuple[SeriesId, ...
     column = table[id_col].alias("id")
     if column.null_count():
         raise DataError(f"Every row needs an id in {id_col!r}.", got="empty ids", hint="fill or drop those rows.")
-    column = column if column.dtype.is_integer() else column.cast(pl.String)
+    if column.dtype.is_nested():
+        raise DataError(
+            f"The ids in {id_col!r} must be text or numbers.",
+            got=f"{column.dtype} such as {column.head(1).to_list()[0]!r}",
+            hint="make a text of it first, or name another column with id_col=.",
+        )
+    column = column if column.dtype.is_integer() else as_text(column)
     unique = column.unique(maintain_order=True)
     numbered = pl.DataFrame({"id": unique, "code": np.arange(len(unique))})
     codes = column.to_frame().join(numbered, on="id", how="left", maintain_order="left")["code"]
@@ -45,22 +68,31 @@ def number_series(table: pl.DataFrame, id_col: str) -> tuple[tuple[SeriesId, ...
 
 
 def lay_out(
-    ids: tuple[SeriesId, ...], codes: Ints, stamps: pl.Series, asked: str | int | None
+    ids: tuple[SeriesId, ...], codes: Ints, stamps: pl.Series, asked: Step | None
 ) -> tuple[Rows, Freq, TimeKind]:
     """Rows in order, the step they share, and what kind of time it was; every time is checked to lie on the grid."""
+    if stamps.null_count():
+        row = int(stamps.is_null().arg_max() or 0)
+        raise DataError(
+            f"Every row needs a time in {stamps.name!r}.",
+            got=f"none in series {ids[codes[row]]!r}" if ids else f"none in row {row + 1}",
+            hint="drop those rows.",
+        )
     column, zone = moments(stamps)
     dates = column.dtype.is_temporal()
-    times = column.cast(pl.Datetime("us")).to_numpy() if dates else column.to_numpy()
-    times = times.astype(np.int64)
-    order = np.arange(times.size)
-    ahead = (np.diff(codes) > 0) | ((np.diff(codes) == 0) & (np.diff(times) > 0))
-    if not ahead.all():
-        order = pl.DataFrame({"c": codes, "t": times}).select(pl.arg_sort_by("c", "t")).to_series().to_numpy()
-        codes, times = codes[order], times[order]
-    freq = Freq.parse(asked) if asked is not None else infer(times, codes, dates=dates)
-    if zone and (freq is None or freq.counts_days or (asked is None and _astray(freq, times, codes).any())):
-        times = to_wall(times, zone)  # whole days are counted on the wall, where none has 23 or 25 hours
-        freq = freq if asked is not None else infer(times, codes, dates=dates)
+    times = (column.cast(pl.Datetime("us")) if dates else column).to_numpy().astype(np.int64)
+    rows = _in_order(ids, codes, times, " UTC" if zone not in (None, "UTC") else "")
+    same = (np.diff(rows.times) == 0) & (np.diff(rows.codes) == 0)
+    if same.any():
+        at = rows.first(np.append(False, same), Freq("tick" if dates else "index", 1), "for")
+        raise DataError(
+            f"A {'series' if ids else 'wide table'} must have one row a time; {stamps.name!r} repeats.",
+            got=f"two rows {at}",
+            hint="drop or aggregate the doubles, or name the column that tells the series apart with id_col=.",
+        )
+    freq = Freq.parse(asked) if asked is not None else infer(rows.times, rows.codes, dates=dates)
+    if zone and (freq is None or freq.kind != "index"):
+        rows, freq = _on_the_right_clock(rows, freq, zone, given=asked is not None)
     freq = freq or (Freq("index", 1) if not dates else None)
     if freq is None or (freq.kind == "index") == dates:
         raise DataError(
@@ -68,34 +100,87 @@ def lay_out(
             got="no series with two times" if freq is None else f"freq={asked!r} for {column.dtype} times",
             hint="give it with freq=, such as freq='h' for dates or freq=1 for integers.",
         )
-    rows = Rows(ids, order, codes, times)
-    same = (np.diff(times) == 0) & (np.diff(codes) == 0)
-    if same.any():
-        raise DataError(
-            f"A series must have one row a time; {stamps.name!r} repeats.",
-            got=f"two rows for {rows.first(np.append(False, same), freq)}",
-            hint="drop or aggregate the doubles, or name the column that tells the series apart with id_col=.",
-        )
-    if (astray := _astray(freq, times, codes)).any() or (asked is None and (astray := _own_step(freq, rows)).any()):
-        raise DataError(
-            "All series must share one step.",
-            got=f"most steps are {freq}, but not in {rows.first(astray, freq)}",
-            hint="give the step with freq= (what lies between becomes missing), or resample that series.",
-        )
+    _check_step(rows, freq, asked)
     kind: Literal["integer", "date", "datetime"] = (
         "integer" if not dates else "date" if column.dtype == pl.Date else "datetime"
     )
     return rows, freq, (kind, zone)
 
 
-def _astray(freq: Freq, times: Ints, codes: Ints) -> NDArray[np.bool_]:
-    starts = times[np.flatnonzero(np.diff(codes, prepend=-1))][codes]
-    return np.asarray(freq.add(starts, freq.steps(starts, times)) != times)
+def _in_order(ids: tuple[SeriesId, ...], codes: Ints, times: Ints, clock: str) -> Rows:
+    ahead = (np.diff(codes) > 0) | ((np.diff(codes) == 0) & (np.diff(times) > 0))
+    if ahead.all():
+        return Rows(ids, np.arange(times.size), codes, times, clock)
+    order = pl.DataFrame({"c": codes, "t": times}).select(pl.arg_sort_by("c", "t")).to_series().to_numpy()
+    return Rows(ids, order, codes[order], times[order], clock)
+
+
+def _on_the_right_clock(rows: Rows, freq: Freq | None, zone: str, *, given: bool) -> tuple[Rows, Freq | None]:
+    """Whole days are counted on the wall, where none has 23 or 25 hours; shorter steps in UTC, and only there."""
+    in_utc = freq is not None and not freq.counts_days and not _nearly_days(freq) and not rows.astray(freq).any()
+    if in_utc:
+        return rows, freq
+    wall = replace(rows, times=to_days(rows.times, zone, rows.codes), clock="")
+    rising = bool((np.diff(wall.times)[np.diff(rows.codes) == 0] > 0).all())
+    found = freq if given or not rising else infer(wall.times, wall.codes, dates=True)
+    if found is None or found.counts_days or (freq is not None and freq.counts_days):
+        if (
+            found is not None
+            and freq is not None
+            and (astray := wall.astray(found)).any()
+            and not rows.astray(freq).any()
+        ):
+            raise DataError(
+                "Steps of whole days are counted on the wall clock.",
+                got=f"steps of {freq} that are even in UTC, but not in {zone}: not so {wall.first(astray, freq)}",
+                hint="convert the times to UTC.",
+            )
+        return wall, found
+    if freq is not None and rising and (astray := rows.astray(freq)).any() and not wall.astray(found).any():
+        raise DataError(
+            "Steps shorter than a day are counted in UTC.",
+            got=f"steps of {found} that are even on the clock of {zone} only: not so {rows.first(astray, freq)}",
+            hint="convert the times to even steps in UTC, or drop the zone.",
+        )
+    return rows, freq
+
+
+def _nearly_days(freq: Freq) -> bool:
+    """Whether a step may be whole days with a change of the clock in it."""
+    return freq.kind == "tick" and freq.count > DAY // 2 and abs((freq.count + DAY // 2) % DAY - DAY // 2) <= DAY // 12
+
+
+def _check_step(rows: Rows, freq: Freq, asked: Step | None) -> None:
+    if freq.kind == "tick" and freq.count % SECOND:
+        raise DataError(
+            "Steps must be whole seconds.",
+            got=f"steps of {freq}",
+            hint="round the times, or count the steps with integers.",
+        )
+    if asked is None and freq == Freq("tick", 2 * DAY) and every_other_business_day(rows.times, rows.codes):
+        raise DataError(
+            "Business days are counted one by one.",
+            got="every second business day",
+            hint="give freq='B' (what lies between becomes missing).",
+        )
+    if asked is not None and (astray := rows.astray(freq)).any():
+        raise DataError(
+            "Every time must lie on the step that was given.",
+            got=f"freq={str(freq)!r}, but a time off it {rows.first(astray, freq)}",
+            hint="give the true step, or resample the data to this one.",
+        )
+    if (astray := rows.astray(freq)).any() or (asked is None and (astray := _own_step(freq, rows)).any()):
+        raise DataError(
+            "All series must share one step." if rows.ids else "All rows must share one step.",
+            got=f"most steps are {freq}, but not {rows.first(astray, freq)}",
+            hint="give the step with freq= (what lies between becomes missing), or resample "
+            + ("that series." if rows.ids else "the table."),
+        )
 
 
 def _own_step(freq: Freq, rows: Rows) -> NDArray[np.bool_]:
     """Marks series that keep a coarser step of their own: three equal gaps or more, and none as small as the step."""
-    begins = np.flatnonzero(np.diff(rows.codes, prepend=-1))
+    begins = rows.begins
     steps = freq.steps(rows.times[begins][rows.codes], rows.times)
     gaps = np.diff(steps, append=steps[-1])
     gaps[np.append(begins[1:], rows.times.size) - 1] = 0
@@ -105,32 +190,60 @@ def _own_step(freq: Freq, rows: Rows) -> NDArray[np.bool_]:
     return np.asarray((largest > 1) & (counts >= 3) & (total == largest * counts))[rows.codes]
 
 
+def check_size(rows: Rows, freq: Freq, lengths: Ints) -> None:
+    """A grid may be sparse, not absurd; `lengths` in steps, by series."""
+    total = float(lengths.sum(dtype=np.float64))
+    if total > _EMPTIEST_GRID * rows.times.size + _SMALL_GRID:
+        longest = int(np.argmax(lengths))
+        own = rows.times[rows.codes == longest]
+        span = f"{freq.show(int(own[0]))} to {freq.show(int(own[-1]))}"
+        raise DataError(
+            "The grid must be about as large as the rows that fill it.",
+            got=f"{rows.times.size} rows on a grid of {total:.0f} steps of {freq}"
+            + (f", series {rows.ids[longest]!r} alone from {span}" if rows.ids else f", from {span}"),
+            hint="give the true step with freq=, or mend times that are far off.",
+        )
+
+
 def read_numbers(column: pl.Series, rows: Rows, freq: Freq, *, straight: bool = False) -> Floats:
+    """Finite float32, NaN where nothing was observed, in the order of `rows` (or of the table, if `straight`)."""
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean or column.null_count() == len(column)):
-        text = column.cast(pl.String)
+        text = as_text(column)
         wrong = (text.is_not_null() & text.cast(pl.Float64, strict=False).is_null()).to_numpy()
         row = int(np.argmax(wrong if wrong.any() else text.is_not_null().to_numpy()))
-        at = rows.first(rows.order == row, freq)
         raise DataError(
             f"The column {column.name!r} must hold numbers.",
-            got=f"{text[row]!r} in {at}",
+            got=f"{text[row]!r} {rows.first(rows.order == row, freq)}",
             hint="convert the column to numbers; leave missing values empty.",
         )
     numbers = column.cast(pl.Float32, strict=False).to_numpy()
     numbers = numbers if straight else numbers[rows.order]
     if (endless := np.isinf(numbers)).any():
+        row = int(np.argmax(endless))
+        value = float(column[row if straight else int(rows.order[row])])
         raise DataError(
             f"The column {column.name!r} must hold finite numbers.",
-            got=f"an infinite value in {rows.first(endless, freq)}",
-            hint="replace it by a number, or by nothing: missing values are allowed.",
+            got=("an infinite value" if np.isinf(value) else f"{value:g}, too large for float32,")
+            + f" {rows.first(endless, freq)}",
+            hint="replace it by a number, or by nothing: missing values are allowed."
+            if np.isinf(value)
+            else "divide the column by a power of ten: values up to 3.4e38 can be held.",
         )
     return np.asarray(numbers, np.float32)
 
 
-def read_category(column: pl.Series, rows: Rows, begins: Ints) -> Static:
-    text = column.cast(pl.String).fill_null("")
+def read_category(column: pl.Series, rows: Rows) -> Static:
+    """One category a series."""
+    if column.dtype.is_nested():
+        raise DataError(
+            f"The static column {column.name!r} must hold text or numbers.",
+            got=f"{column.dtype}",
+            hint="make a text of it first.",
+        )
+    text = as_text(column).fill_null("")
     categories = text.unique().sort()
     codes = text.cast(pl.Enum(categories)).to_physical().to_numpy().astype(np.int64)[rows.order]
+    begins = rows.begins
     changes = codes != codes[begins][rows.codes]
     if changes.any():
         raise DataError(

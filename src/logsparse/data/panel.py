@@ -62,7 +62,7 @@ class Panel:
         total = int(self.lengths.sum())
         missing = sum(int(np.isnan(self[i]).sum()) for i in range(len(self)))
         parts = [
-            f"{len(self):_} series",
+            f"{len(self):_} series" + (" from a wide table" if self.origin.layout == "wide" else ""),
             f"{total:_} values" + (f" ({100 * missing / total:.1f}% missing)" if missing else ""),
             str(self.freq),
             f"{self.freq.show(int(self.starts.min()))} to {self.freq.show(int(self.ends().max()))}"
@@ -102,14 +102,23 @@ class Panel:
 
     def cut(self, lengths: Ints) -> Panel:
         """The same panel, seen only up to these lengths; nothing is copied."""
-        if (lengths < 1).any():
-            series = int(np.argmax(lengths < 1))
-            raise DataError(
-                "Every series must have at least one step before the cutoff.",
-                got=f"series {self.ids[series]!r}, which starts at {self.freq.show(int(self.starts[series]))}",
-                hint="choose a later cutoff, fewer windows, or leave that series out.",
-            )
-        return replace(self, lengths=np.minimum(lengths, self.lengths))
+        seen = np.minimum(lengths, self.lengths)
+        blind = seen < 1
+        for series in np.flatnonzero(~blind & np.isnan(self.values[self.indptr[:-1]])).tolist():
+            blind[series] = np.isnan(self[series][: seen[series]]).all()
+        if blind.any():
+            self._refuse_blind(int(np.argmax(blind)), lengths)
+        return replace(self, lengths=seen)
+
+    def _refuse_blind(self, series: int, lengths: Ints) -> None:
+        steps = np.array([np.argmax(~np.isnan(self[series])), lengths[series] - 1])
+        first, cutoff = self.freq.add(np.full(2, self.starts[series]), steps).tolist()
+        raise DataError(
+            "Every series must have at least one value up to the cutoff.",
+            got=f"series {self.ids[series]!r}, whose first value stands at {self.freq.show(first)}, and the cutoff "
+            f"{self.freq.show(cutoff)}",
+            hint="choose a later cutoff, fewer windows, or leave that series out.",
+        )
 
     def until(self, time: int) -> Panel:
         """The same panel, seen only up to and including this time on its clock."""

@@ -1,0 +1,53 @@
+"""A user's setting -> the same, checked: what is of the wrong kind is refused by its name, before any work begins."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from numbers import Integral
+from typing import Any
+
+from logsparse.errors import ConfigError
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is an integer, numpy's included; truth values are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def whole(name: str, value: Any, *, hint: str, least: int = 1) -> int:
+    """A whole number of at least `least`."""
+    if not is_whole(value):
+        raise ConfigError(f"{name} must be a whole number.", got=f"{value!r}", hint=hint)
+    if value < least:
+        raise ConfigError(f"{name} must be at least {least}.", got=f"{int(value)}", hint=hint)
+    return int(value)
+
+
+def listed(name: str, value: Any) -> list[str]:
+    """Column names: a list of them, or nothing."""
+    if value is None:
+        return []
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ConfigError(
+            f"{name} must be a list of column names.", got=f"{value!r}", hint=f"write {name}=[{value!r}]."
+        )
+    return [str(entry) for entry in value]
+
+
+def suggest(word: object, known: Iterable[object], otherwise: str) -> str:
+    """A hint that names the nearest of what is known, if one is near."""
+    near = difflib.get_close_matches(str(word), [str(entry) for entry in known], n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise
+
+
+def keywords(given: Iterable[str], known: Iterable[str]) -> None:
+    """No keyword but those that are known."""
+    allowed = list(known)
+    for name in given:
+        if name not in allowed:
+            raise ConfigError(
+                f"Columns are described by {', '.join(allowed)}.",
+                got=f"the unknown keyword {name!r}",
+                hint=suggest(name, allowed, "leave it out."),
+            )

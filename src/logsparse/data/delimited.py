@@ -1,0 +1,66 @@
+"""A csv file -> polars table: numbers by column, ids and times as the text that was written."""
+
+from __future__ import annotations
+
+import csv
+import re
+from itertools import islice
+from pathlib import Path
+
+import polars as pl
+
+from logsparse.data.columns import names_once
+from logsparse.errors import DataError
+
+_NO_VALUE = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
+# A whole field such as 3,14: where something else separates, the comma is a decimal point.
+_DECIMAL_COMMA = r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?"
+_LINES_TO_LOOK_AT = 100
+
+
+def read_csv(path: Path, ids: str | None) -> pl.DataFrame:
+    """The whole file; the column named `ids` stays exactly as written, 007 and NA included. Times stay text."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            head = list(islice(lines, _LINES_TO_LOOK_AT))
+        separator = max(",;\t", key=(head or [""])[0].count)
+        names = names_once(next(csv.reader(head, delimiter=separator), []))
+        return _without_blank_lines(_read(path, separator, names, ids, head[1:]))
+    except (UnicodeDecodeError, pl.exceptions.ComputeError) as error:
+        if isinstance(error, UnicodeDecodeError) or "utf-8" in str(error).lower() or "utf8" in str(error).lower():
+            raise DataError.unreadable(path, "text that is not UTF-8", "save it as UTF-8.") from error
+        raise
+
+
+def _read(path: Path, separator: str, names: list[str], ids: str | None, first: list[str]) -> pl.DataFrame:
+    field = re.compile(rf'(?:^|{separator})"?{_DECIMAL_COMMA}"?(?:{separator}|\s*$)')
+    comma = separator != "," and any(field.search(line) for line in first)
+    table = _typed(path, separator, names, comma=comma)
+    texts = [name for name, kind in table.schema.items() if kind == pl.String and name != ids]
+    if separator != "," and not comma and any(table[name].str.contains(f"^{_DECIMAL_COMMA}$").any() for name in texts):
+        table = _typed(path, separator, names, comma=True)
+    if ids in table.columns:
+        column = pl.read_csv(path, separator=separator, columns=[table.columns.index(ids)], infer_schema=False)
+        table = table.with_columns(column.to_series().alias(ids))
+    # A column without any value would be taken for text.
+    return table.with_columns(pl.lit(None).alias(c.name) for c in table if c.null_count() == len(c) and c.name != ids)
+
+
+def _typed(path: Path, separator: str, names: list[str], *, comma: bool) -> pl.DataFrame:
+    for rows in (10_000, None):  # the types of the first rows, unless later rows contradict them
+        try:
+            table = pl.read_csv(
+                path, separator=separator, decimal_comma=comma, infer_schema_length=rows, null_values=_NO_VALUE
+            )
+            break
+        except pl.exceptions.ComputeError:
+            if rows is None:
+                raise
+    if len(names) == table.width:
+        table.columns = names  # polars gives doubles names of its own
+    return table
+
+
+def _without_blank_lines(table: pl.DataFrame) -> pl.DataFrame:
+    blank = table.select(pl.all_horizontal(pl.all().is_null())).to_series()
+    return table.filter(~blank) if blank.any() else table
