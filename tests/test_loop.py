@@ -20,8 +20,9 @@ from torch.nn.functional import softplus
 import small
 from logsparse.data.panel import Panel
 from logsparse.model.transformer import Transformer
+from logsparse.pictures import draw_losses
 from logsparse.train.batches import TrainingSet
-from logsparse.train.loop import Training, TrainingError, nll_sum
+from logsparse.train.loop import Training, TrainingError, best_of, nll_sum
 
 LOSSES = Path(__file__).parent / "losses" / "small.txt"
 
@@ -147,6 +148,39 @@ def test_other_settings_do_not_take_up_a_run(tmp_path: Path) -> None:
         TrainingError, match=r"resumed with the settings it was started with. Got another seed or other"
     ):
         training(tmp_path, epochs=1, seed=1)
+
+
+def test_of_several_seeds_the_one_with_the_lowest_validation_loss_wins() -> None:
+    runs = {seed: training(seed=seed) for seed in (0, 1, 2)}
+    best = best_of(runs.__getitem__, [0, 1, 2])
+    found = {seed: run.story.best for seed, run in runs.items()}
+    assert best is runs[min(found, key=lambda seed: found[seed] or np.inf)]
+    assert best.validate() == pytest.approx(best.story.best)
+
+
+def test_an_interruption_keeps_the_best_weights_and_a_checkpoint_and_ends_the_seeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = training(tmp_path, epochs=5)
+    learn = run.learn
+
+    def interrupted() -> float:
+        if run.step == 7:
+            raise KeyboardInterrupt
+        return learn()
+
+    monkeypatch.setattr(run, "learn", interrupted)
+    assert best_of(lambda _: run, [0, 1]) is run
+    assert run.story.ended == "interrupted"
+    assert run.validate() == pytest.approx(min(row["validation_nll"] for row in run.story.rows))
+    assert training(tmp_path, epochs=5).step == 7
+
+
+def test_the_loss_curves_are_drawn() -> None:
+    story = training().run()
+    losses, validation, star = draw_losses(story.rows).axes[0].get_lines()
+    assert len(losses.get_ydata()) == len(validation.get_ydata()) == 4  # type: ignore[arg-type]
+    assert star.get_ydata() == [min(row["validation_nll"] for row in story.rows)]
 
 
 KILLED = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +45,21 @@ def draw_fan(axes: Axes, times: Any, levels: Sequence[float], quantiles_QH: Any)
         )
     if 0.5 in levels:
         axes.plot(times, quantiles_QH[list(levels).index(0.5)], color=FORECAST, linewidth=1.6, label="median")
+
+
+def draw_losses(rows: Sequence[Mapping[str, float]]) -> Figure:
+    """Training and validation loss against the step, from the rows of a training's story; a star marks the best."""
+    figure, axes = new_figure()
+    steps = [row["step"] for row in rows]
+    validation = [row["validation_nll"] for row in rows]
+    axes.plot(steps, [row["nll"] for row in rows], color=INK, linewidth=1, alpha=0.6, label="training")
+    axes.plot(steps, validation, color=FORECAST, linewidth=1.6, label="validation")
+    best = int(np.argmin(validation))
+    axes.plot(steps[best], validation[best], "*", color=TRUTH, markersize=10, label=f"best: {validation[best]:.4g}")
+    axes.set_xlabel("step")
+    axes.set_ylabel("negative log-likelihood")
+    axes.legend(frameon=False, fontsize=8)
+    return figure
 
 
 def save_figure(figure: Figure, path: Path) -> None:

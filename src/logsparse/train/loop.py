@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -38,6 +39,7 @@ from logsparse.train.optim import (
 # B windows, L positions, P parameters of the likelihood
 
 CHECKPOINT = "training"
+INTERRUPTED = "interrupted"
 
 
 class TrainingError(LogsparseError):
@@ -97,7 +99,7 @@ class Training:
                     if self.step % every == 0:
                         self.look(loss)
             except KeyboardInterrupt:
-                self.story.ended = "interrupted"
+                self.story.ended = INTERRUPTED
             if self.step % every and self.step:
                 self.look(loss)
         if self.stopping.stop and self.step < self.steps:
@@ -196,6 +198,23 @@ class Training:
             self.average.restore((_below("average", tensors), state["average"]))
         self.stopping.restore(({}, state["stopping"]))
         self.step, self.story = state["step"], Story(**{**state["story"], "ended": Story.ended})
+
+
+def best_of(make: Callable[[int], Training], seeds: Sequence[int]) -> Training:
+    """One run for each seed; the one with the lowest validation loss, with its best weights in its network.
+
+    An interrupted seed is the last: its best weights so far take part, those of later seeds do not exist.
+    """
+    best: Training | None = None
+    for seed in seeds:
+        run = make(seed)
+        story = run.run()
+        if best is None or (story.best or math.inf) < (best.story.best or math.inf):
+            best = run
+        if story.ended == INTERRUPTED:
+            break
+    assert best is not None, "seeds must not be empty"
+    return best
 
 
 def nll_sum(
