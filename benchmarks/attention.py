@@ -28,11 +28,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-from _machine import fair_clock, measured_copy, name_of_machine, peak_of
 from logsparse.attention.attend import attend
 from logsparse.attention.pattern import Pattern, local, logsparse, restart
+from machine import RESULTS, fair_clock, machine, measured_copy, peak_of
 
-RESULTS = Path(__file__).parent / "results"
 LENGTHS = (192, 768, 1536, 4096, 8192, 16384, 32768, 65536)
 HEADS = 8
 CONTENDERS = ("native", "native rows", "shifted", "masked SDPA")
@@ -225,12 +224,12 @@ def main() -> None:
     lengths = [length for length in LENGTHS if length <= longest]
     copy_rate = measured_copy()
     versions = f"{options.threads} threads, torch {torch.__version__}"
-    print(f"{name_of_machine()}, {versions}, copy {copy_rate / 1e9:.1f} GB/s")
+    print(f"{machine()}, {versions}, copy {copy_rate / 1e9:.1f} GB/s")
     print("forward, ratio to causal SDPA | forward + backward, ratio | share of the copy bandwidth")
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
-    about = {"machine": name_of_machine(), "threads": options.threads, "torch": torch.__version__, "date": today}
+    about = {"machine": machine(), "threads": options.threads, "torch": torch.__version__, "date": today}
     threads = "" if options.threads == 2 else f"_{options.threads}-threads"
-    stem = RESULTS / f"attention_{name_of_machine()}_{today}{threads}"
+    stem = RESULTS / f"attention_{machine()}_{today}{threads}"
     times: list[dict[str, Any]] = []
     memory: list[dict[str, Any]] = []
     for length in lengths:
