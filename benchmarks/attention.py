@@ -28,11 +28,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-from _machine import fair_clock, measured_copy, name_of_machine, peak_of
 from logsparse.attention.attend import attend
 from logsparse.attention.pattern import Pattern, local, logsparse, restart
+from machine import RESULTS, fair_clock, machine, measured_copy, peak_of
 
-RESULTS = Path(__file__).parent / "results"
 LENGTHS = (192, 768, 1536, 4096, 8192, 16384, 32768, 65536)
 HEADS = 8
 CONTENDERS = ("native", "native rows", "shifted", "masked SDPA")
@@ -78,7 +77,10 @@ def without_gradient(forward: Callable[[], Tensor]) -> Run:
 
 
 def reason_to_skip(contender: str, pattern: Pattern, batch: int, length: int) -> str | None:
-    """What torch would need for it, where that is more than half of the free memory."""
+    """Why a point is left out: more than half of the free memory, or minutes a run."""
+    many = contender == "masked SDPA" or (contender == "shifted" and len(pattern.distances(length)) > 64)
+    if length > 16384 and many:
+        return "minutes a run"
     if contender == "masked SDPA":
         need = 5 * length**2  # a bool mask, and its float copy
     elif contender == "shifted":
@@ -222,27 +224,23 @@ def main() -> None:
     lengths = [length for length in LENGTHS if length <= longest]
     copy_rate = measured_copy()
     versions = f"{options.threads} threads, torch {torch.__version__}"
-    print(f"{name_of_machine()}, {versions}, copy {copy_rate / 1e9:.1f} GB/s")
+    print(f"{machine()}, {versions}, copy {copy_rate / 1e9:.1f} GB/s")
     print("forward, ratio to causal SDPA | forward + backward, ratio | share of the copy bandwidth")
+    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
+    about = {"machine": machine(), "threads": options.threads, "torch": torch.__version__, "date": today}
+    threads = "" if options.threads == 2 else f"_{options.threads}-threads"
+    stem = RESULTS / f"attention_{machine()}_{today}{threads}"
     times: list[dict[str, Any]] = []
+    memory: list[dict[str, Any]] = []
     for length in lengths:
         for width in (25, 32) if length <= 8192 else (32,):
             times += (rows := measure_times(length, width, options.seconds, copy_rate))
             print_times(rows)
-    memory = [measure_memory(length, c, "logsparse", 32) for length in lengths for c in (*CONTENDERS, "causal SDPA")]
-    print_memory(memory)
-    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
-    threads = "" if options.threads == 2 else f"_{options.threads}-threads"
-    stem = RESULTS / f"attention_{name_of_machine()}_{today}{threads}"
-    about = {
-        "machine": name_of_machine(),
-        "threads": options.threads,
-        "torch": torch.__version__,
-        "date": today,
-    }
-    record = {**about, "copy_gb_s": copy_rate / 1e9, "times": times, "memory": memory}
-    stem.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
-    draw(times, memory, stem.with_suffix(".png"))
+        memory += (rows := [measure_memory(length, c, "logsparse", 32) for c in (*CONTENDERS, "causal SDPA")])
+        print_memory(rows)
+        record = {**about, "copy_gb_s": copy_rate / 1e9, "times": times, "memory": memory}
+        stem.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
+        draw(times, memory, stem.with_suffix(".png"))
     print(f"wrote {stem.name}.json and .png")
 
 

@@ -1,4 +1,4 @@
-"""-> what a result needs to identify itself: machine, versions, date; and where it is written."""
+"""The machine at hand -> what a result needs to identify itself, its copy bandwidth, the peak memory of some work."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ import json
 import os
 import platform
 import re
+import resource
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import psutil
+import torch
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -32,3 +38,35 @@ def write_result(theme: str, rows: list[dict[str, Any]]) -> Path:
     head = {"theme": theme, "machine": machine(), "time": f"{now:%Y-%m-%dT%H:%MZ}", "versions": versions}
     path.write_text(json.dumps({**head, "rows": rows}, indent=1) + "\n")
     return path
+
+
+def fair_clock() -> Callable[[], float]:
+    """With one thread, its processor time: a busy machine disturbs that little."""
+    return time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+
+
+def measured_copy(mebibytes: int = 256) -> float:
+    """Bytes read plus bytes written per second, best of ten copies."""
+    clock = fair_clock()
+    source = torch.ones(mebibytes * 2**18)
+    target = torch.ones_like(source)
+    best = float("inf")
+    for _ in range(10):
+        start = clock()
+        target.copy_(source)
+        best = min(best, clock() - start)
+    return 2 * source.numel() * 4 / best
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    """Bytes by which the process grows at its peak while `work` runs."""
+    before = psutil.Process().memory_info().rss
+    status = Path("/proc/self/status")
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # forgets earlier peaks, such as that of the imports
+    except OSError:
+        status = Path()
+    work()
+    if status.is_file() and (found := re.search(r"VmHWM:\s*(\d+)", status.read_text())):
+        return int(found.group(1)) * 1024 - before
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before

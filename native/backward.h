@@ -21,7 +21,7 @@ template <class S, class T> struct Backward {
   T **weights, **slopes;            // where each distance's tile of cell weights, and of score gradients, is written
   const T **seen_weights, **seen_slopes;  // where the keys of a tile find theirs
   Dropout<T> dropout;
-  const int64_t blocks, first_block;
+  const int64_t blocks;
   const T scale;
   bool rings;
 
@@ -29,7 +29,7 @@ template <class S, class T> struct Backward {
   static int64_t ring(int64_t s) { return s / tile + 2; }
 
   Backward(const Problem& problem, Pieces& shared, Pieces& own)
-      : p(problem), dropout(problem.dropout), blocks((p.length + tile - 1) / tile), first_block(p.first_row / tile),
+      : p(problem), dropout(problem.dropout), blocks((p.length + tile - 1) / tile),
         scale(T(1 / __builtin_sqrt(double(p.width)))) {
     q = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
     k = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +18,7 @@ from logsparse.attention.attend import attend, attention_weights
 from logsparse.attention.dropout import factors
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
 from logsparse.attention.step import StepCache, attend_step
-from logsparse.errors import ConfigError, DataError
+from logsparse.errors import ConfigError, DataError, LogsparseError
 
 PATTERNS = {
     "full": full(),
@@ -226,7 +228,7 @@ def test_errors_say_what_is_wrong() -> None:
         attend(x[:, :, :0], x[:, :, :0], x[:, :, :0], full())
     with pytest.raises(DataError, match="must share one device and one type"):
         attend(x, x.double(), x, full())
-    with pytest.raises(DataError, match="must share one device and one type"):
+    with pytest.raises(DataError, match="must be float32, float64 or bfloat16"):
         attend(x.half(), x.half(), x.half(), full())
 
 
@@ -236,9 +238,65 @@ def test_without_the_extension_shifted_serves_and_says_so_once(
     monkeypatch.setattr(native_module, "_native", None)
     monkeypatch.setattr(native_module, "_told", [])
     qkv = random_inputs((1, 1, 20, 4))
-    for backend in ("auto", "native", "auto"):
-        got = results(backend, qkv, logsparse())
-        assert_equal_to_oracle(got, results("dense", qkv, logsparse()), 1e-10)
+    for _ in range(2):
+        assert_equal_to_oracle(results("auto", qkv, logsparse()), results("dense", qkv, logsparse()), 1e-10)
+    with pytest.raises(ConfigError, match=r"Backend native runs on a CPU, where it was built.* Got an install without"):
+        results("native", qkv, logsparse())
     assert [record.message for record in caplog.records if "was not built" in record.message] == [
         "The C++ attention kernel was not built; plain torch serves instead (slower, same results)."
     ]
+
+
+# torch's own rules for forward mode still go through torch.jit
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+def test_forward_mode_differentiation_gives_the_right_tangent() -> None:
+    q, tangent = (torch.randn(1, 2, 20, 4, generator=torch.Generator().manual_seed(i)) for i in (0, 1))
+
+    def by(backend: str) -> torch.Tensor:
+        found: torch.Tensor = torch.func.jvp(lambda t: attend(t, t, t, logsparse(), backend=backend), (q,), (tangent,))[
+            1
+        ]
+        return found
+
+    assert torch.allclose(by("auto"), by("dense"), atol=1e-5)
+    with pytest.raises(ConfigError, match=r"Got forward-mode differentiation. Hint: use backend='shifted'"):
+        by("native")
+
+
+def anything(value: Any) -> Any:
+    """A mistake that the types would catch."""
+    return value
+
+
+@pytest.mark.parametrize("pattern", [full(), logsparse(), logsparse(dense_rows=9)], ids=repr)
+def test_autocast_changes_neither_the_type_nor_the_numbers(pattern: Pattern) -> None:
+    q = torch.randn(1, 2, 70, 8, generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = attend(q, q, q, pattern)
+    assert torch.equal(inside, attend(q, q, q, pattern))
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (
+            lambda x: attend(x, x, x, anything("logsparse")),
+            "pattern must be a Pattern. Got 'logsparse'. Hint: call one",
+        ),
+        (lambda x: attend(x, x, x, anything(logsparse)), "pattern must be a Pattern. Got <function"),
+        (
+            lambda x: attend(x, x, x, full(), dropout=anything("0.1")),
+            "dropout must be at least 0 and below 1. Got '0.1'",
+        ),
+        (lambda x: attend(x, x, x, full(), generator=anything(3)), "generator must be a torch.Generator. Got 3"),
+        (lambda x: attend(x, x, x[..., :0], full()), "none empty"),
+        (lambda x: attention_weights(x, x[:, :, 1:], full()), "v the same but for channels"),
+        (lambda x: StepCache.start(x, x[:, :, 1:], paths=1, steps=1), "The history must be keys and values of"),
+        (lambda x: StepCache.start(x, x, paths=-3, steps=1), "paths must be at least 1. Got -3"),
+        (lambda x: StepCache.start(x, x, paths=3, steps=1).append(x[:, :1, 0], x[:, :1, 0]), "k of one step must be"),
+        (lambda x: attend_step(x[:, :1, 0], StepCache.start(x, x, paths=3, steps=1), full(), 0), "q of one step must"),
+    ],
+)
+def test_a_mistake_is_told_and_nothing_broadcasts(act: Callable[[torch.Tensor], object], message: str) -> None:
+    with pytest.raises(LogsparseError, match=re.escape(message)):
+        act(torch.ones(1, 2, 5, 4))

@@ -167,10 +167,10 @@ def test_a_layer_says_what_it_is() -> None:
 @pytest.mark.parametrize(
     ("sizes", "text"),
     [
-        ({"width": 0}, r"width must be 1 or more\. Got 0\. Hint: see the preset"),
-        ({"heads": 0}, r"heads must be 1 or more\. Got 0\."),
-        ({"kernel": 0}, r"kernel must be 1 or more\. Got 0\."),
-        ({"head_width": 0}, r"head_width must be 1 or more\. Got 0\."),
+        ({"width": 0}, r"width must be at least 1\. Got 0\. Hint: the paper has"),
+        ({"heads": 0}, r"heads must be at least 1\. Got 0\."),
+        ({"kernel": 0}, r"kernel must be at least 1\. Got 0\."),
+        ({"head_width": 0}, r"head_width must be at least 1\. Got 0\."),
         (
             {"width": 25},
             r"must be a multiple of heads\. Got width=25, heads=8\. Hint: give head_width, .* 25\.",
@@ -188,3 +188,11 @@ def test_a_wrong_input_or_past_is_refused_with_its_shape() -> None:
         layer(inputs()[:, :, :7])
     with pytest.raises(DataError, match=r"of 3 steps must be \(2, 2, 8\)\. Got \(2, 3, 8\)\. Hint: keep the last"):
         layer.project(inputs(), inputs()[:, :3])
+
+
+def test_a_layer_without_a_pattern_or_with_an_impossible_dropout_is_refused() -> None:
+    for pattern, dropout in (("logsparse", 0.0), (full(), 2.0), (full(), -1.0)):
+        with pytest.raises(ConfigError, match="A layer needs a Pattern, and a dropout of at least 0 and below 1"):
+            ConvAttention(8, 2, pattern, dropout=dropout)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"kernel must be a whole number. Got 2.5"):
+        ConvAttention(8, 2, full(), kernel=2.5)  # type: ignore[arg-type]

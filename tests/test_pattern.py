@@ -194,3 +194,23 @@ def test_patterns_need_no_torch() -> None:
 def test_a_bad_argument_is_refused_with_the_rule_and_what_came(call: Callable[[], Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         call()
+
+
+def test_lengths_of_numpy_count_like_any_other() -> None:
+    assert full().cells(np.int32(70_000)) == 2_450_035_000  # type: ignore[arg-type]
+    assert logsparse().cells(np.uint8(200)) == logsparse().cells(200)  # type: ignore[arg-type]
+    assert logsparse().mask(np.uint8(200)).shape == (200, 200)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda: Pattern("foo"), "A pattern's rule must be one of full, logsparse"),
+        (lambda: Pattern.from_dict("full"), "A pattern is read from a dict. Got 'full'"),  # type: ignore[arg-type]
+        (lambda: from_distances(5), "distances must be a list of them. Got 5"),  # type: ignore[arg-type]
+        (lambda: full().cells("3"), "length must be a whole number. Got '3'"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_pattern_is_refused(act: Callable[[], object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        act()

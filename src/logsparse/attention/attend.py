@@ -9,7 +9,10 @@
 | shifted | plain torch, memory O(L * M) | otherwise |
 | dense | an L x L mask: the oracle of the tests | never |
 
-All of them give the same numbers, with dropout too: its mask depends on the seed and the cell only.
+All of them give the same numbers for finite inputs, with dropout too: its mask depends on the seed and the cell only.
+A NaN is nobody's business to keep apart: where SDPA serves, it spreads as 0 * NaN does. The result has the type of q,
+autocast or not. The kernel keeps its log-sum-exp in the type of q: float32 gradients lose digits where scores pass 1e4.
+`torch.compile(fullgraph=True)` takes dropout from the global generator only.
 """
 
 # B batch, H heads, L length, D channels of q and k, E channels of v
@@ -18,6 +21,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn.functional import scaled_dot_product_attention
 
 from logsparse.attention.dense import dense
@@ -42,24 +46,41 @@ def attend(
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """q, k (B, H, L, D), v (B, H, L, E) in any strides -> (B, H, L, E); scores are scaled by 1 / sqrt(D)."""
-    _check(q, k, v, backend, dropout)
+    _check(q, k, v, pattern)
+    _check_settings(q, backend, dropout, generator)
     length = q.shape[2]
     distances = pattern.distances(length)
     is_full = len(distances) == length or pattern.dense_rows >= length
-    chosen = _choose(q, is_full, dropout) if backend == "auto" else backend
+    forward_mode = _has_tangent(q, k, v)
+    chosen = _choose(q, is_full and dropout == 0, forward_mode) if backend == "auto" else backend
     if chosen == "sdpa":
         _check_sdpa(is_full, dropout)
-        return scaled_dot_product_attention(q, k, v, is_causal=True)
-    if chosen == "native" and not available():
-        chosen = "shifted"
+    if chosen == "native":
+        _check_native(q, forward_mode)
     seed = draw_seed(generator) if dropout > 0 else None
+    # Autocast would reach some backends and not others.
+    with torch.autocast(q.device.type, enabled=False):
+        return _attend(q, k, v, pattern, chosen, dropout, seed)
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, chosen: str, dropout: float, seed: Tensor | None
+) -> Tensor:
+    length = q.shape[2]
+    distances = pattern.distances(length)
+    if chosen == "sdpa":
+        return scaled_dot_product_attention(q, k, v, is_causal=True)
     if chosen == "dense":
         return dense(q, k, v, torch.from_numpy(pattern.mask(length)).to(q.device), dropout, seed)
     over_cells = native if chosen == "native" else shifted
     corner = 0 if len(distances) == length else min(pattern.dense_rows, length)
     if corner == 0:
         return over_cells(q, k, v, distances, 0, dropout, seed)
-    head = _corner(q[:, :, :corner], k[:, :, :corner], v[:, :, :corner], dropout, seed)
+    first_q, first_k, first_v = (x[:, :, :corner] for x in (q, k, v))
+    if seed is None:
+        head = scaled_dot_product_attention(first_q, first_k, first_v, is_causal=True)
+    else:
+        head = over_cells(first_q, first_k, first_v, tuple(range(corner)), 0, dropout, seed)
     if corner == length:
         return head
     return torch.cat([head, over_cells(q, k, v, distances, corner, dropout, seed)], dim=2)
@@ -67,21 +88,21 @@ def attend(
 
 def attention_weights(q: Tensor, k: Tensor, pattern: Pattern) -> tuple[Tensor, tuple[int, ...]]:
     """Weights over the pattern's cells, (B, H, L, M), and the M distances; dense first rows are not shown."""
+    _check(q, k, k, pattern)
     distances = pattern.distances(q.shape[2])
     return pattern_weights(q, k, distances), distances
 
 
-def _corner(q: Tensor, k: Tensor, v: Tensor, dropout: float, seed: Tensor | None) -> Tensor:
-    if seed is None:
-        return scaled_dot_product_attention(q, k, v, is_causal=True)
-    causal = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device).tril()
-    return dense(q, k, v, causal, dropout, seed)
-
-
-def _choose(q: Tensor, is_full: bool, dropout: float) -> str:
-    if is_full and dropout == 0:
+def _choose(q: Tensor, plain: bool, forward_mode: bool) -> str:
+    if plain:
         return "sdpa"
-    return "native" if q.device.type == "cpu" and available() else "shifted"
+    return "native" if q.device.type == "cpu" and not forward_mode and available() else "shifted"
+
+
+def _has_tangent(*tensors: Tensor) -> bool:
+    """Whether forward-mode differentiation is under way, which the kernel has no formula for."""
+    inside: int = forward_ad._current_level  # noqa: SLF001 - there is no public word for it
+    return inside >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in tensors)  # type: ignore[no-untyped-call]
 
 
 def _check_sdpa(is_full: bool, dropout: float) -> None:
@@ -93,26 +114,61 @@ def _check_sdpa(is_full: bool, dropout: float) -> None:
         )
 
 
-def _check(q: Tensor, k: Tensor, v: Tensor, backend: str, dropout: float) -> None:
+def _check_native(q: Tensor, forward_mode: bool) -> None:
+    reason = (
+        str(q.device)
+        if q.device.type != "cpu"
+        else "forward-mode differentiation"
+        if forward_mode
+        else "an install without the kernel"
+        if not available()
+        else ""
+    )
+    if reason:
+        raise ConfigError(
+            "Backend native runs on a CPU, where it was built, forward and backward.",
+            got=reason,
+            hint="use backend='shifted' or 'auto' there.",
+        )
+
+
+def _check_settings(q: Tensor, backend: str, dropout: float, generator: object) -> None:
     if backend not in BACKENDS:
         raise ConfigError(f"backend must be one of {', '.join(BACKENDS)}.", got=repr(backend), hint="use 'auto'.")
-    if not 0 <= dropout < 1:
-        raise ConfigError("dropout must be at least 0 and below 1.", got=str(dropout), hint="0.1 is the paper's.")
+    if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
+        raise ConfigError("dropout must be at least 0 and below 1.", got=repr(dropout), hint="0.1 is the paper's.")
+    if not isinstance(generator, torch.Generator | None):
+        raise ConfigError(
+            "generator must be a torch.Generator.", got=repr(generator), hint="torch.Generator().manual_seed(0)."
+        )
+    if q.dtype not in _DTYPES:
+        raise DataError(
+            "q, k and v must be float32, float64 or bfloat16.", got=str(q.dtype), hint="convert them with .float()."
+        )
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern) -> None:
+    if not isinstance(pattern, Pattern):
+        raise ConfigError(
+            "pattern must be a Pattern.", got=repr(pattern), hint="call one, for example logsparse() or restart(96)."
+        )
     shapes = [tuple(x.shape) for x in (q, k, v)]
-    if q.ndim != 4 or shapes[0] != shapes[1] or v.ndim != 4 or shapes[0][:3] != shapes[2][:3] or 0 in q.shape:
+    if (
+        q.ndim != 4
+        or shapes[0] != shapes[1]
+        or v.ndim != 4
+        or shapes[0][:3] != shapes[2][:3]
+        or 0 in (*q.shape, *v.shape)
+    ):
         raise DataError(
             "q and k must be (batch, heads, length, channels), v the same but for channels; none empty.",
             got=f"q {shapes[0]}, k {shapes[1]}, v {shapes[2]}",
             hint="(batch, length, width) becomes that by .unflatten(-1, (heads, -1)).transpose(1, 2).",
         )
     kinds = [(x.dtype, x.device) for x in (q, k, v)]
-    if len(set(kinds)) > 1 or q.dtype not in _DTYPES:
+    if len(set(kinds)) > 1:
         raise DataError(
-            "q, k and v must share one device and one type: float32, float64 or bfloat16.",
+            "q, k and v must share one device and one type.",
             got=", ".join(f"{name} {dtype} on {device}" for name, (dtype, device) in zip("qkv", kinds, strict=True)),
             hint="convert them with .to(q).",
-        )
-    if backend == "native" and q.device.type != "cpu":
-        raise ConfigError(
-            "Backend native runs on a CPU.", got=str(q.device), hint="use backend='shifted' or 'auto' there."
         )

@@ -17,6 +17,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from logsparse.attention.attend import attend
 from logsparse.attention.pattern import Pattern
+from logsparse.checks import whole
 from logsparse.errors import ConfigError, DataError
 
 # Copying the windows side by side pays where so many channels come out for one that goes in (docs/LOG.md).
@@ -38,6 +39,12 @@ class ConvAttention(nn.Module):
     ) -> None:
         super().__init__()
         _check_sizes(width=width, heads=heads, kernel=kernel, head_width=head_width)
+        if not isinstance(pattern, Pattern) or not 0 <= dropout < 1:
+            raise ConfigError(
+                "A layer needs a Pattern, and a dropout of at least 0 and below 1.",
+                got=f"{pattern!r}, dropout={dropout}",
+                hint="ConvAttention(64, 4, logsparse(), dropout=0.1).",
+            )
         self.width, self.heads, self.kernel = width, heads, kernel
         self.head_width = width // heads if head_width is None else head_width
         self.pattern, self.dropout = pattern, dropout
@@ -114,10 +121,14 @@ def _pointwise(x_BCL: Tensor, weight_EC: Tensor, bias_E: Tensor) -> Tensor:
 
 
 def _check_sizes(*, width: int, heads: int, kernel: int, head_width: int | None) -> None:
-    sizes = {"width": width, "heads": heads, "kernel": kernel, "head_width": head_width}
+    sizes = {
+        "width": width,
+        "heads": heads,
+        "kernel": kernel,
+        "head_width": width if head_width is None else head_width,
+    }
     for name, size in sizes.items():
-        if size is not None and size < 1:
-            raise ConfigError(f"{name} must be 1 or more.", got=str(size), hint="see the preset `paper`.")
+        whole(name, size, hint="the paper has width 25, 8 heads of 25, kernel 9.")
     if head_width is None and width % heads:
         raise ConfigError(
             "Without a head_width, the width must be a multiple of heads.",

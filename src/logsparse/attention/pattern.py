@@ -25,6 +25,12 @@ class Pattern:
     dense_rows: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
+        if self.rule not in _RULES:
+            raise ConfigError(
+                f"A pattern's rule must be one of {', '.join(_RULES)}.",
+                got=repr(self.rule),
+                hint="make one with logsparse(), local(7), restart(96), full() or from_distances([...]).",
+            )
         object.__setattr__(self, "dense_rows", _whole("dense_rows", self.dense_rows, least=0))
 
     def __repr__(self) -> str:
@@ -38,6 +44,12 @@ class Pattern:
 
     @staticmethod
     def from_dict(settings: Mapping[str, Any]) -> Pattern:
+        if not isinstance(settings, Mapping):
+            raise ConfigError(
+                "A pattern is read from a dict.",
+                got=repr(settings),
+                hint="write {'rule': 'restart', 'sub_length': 96}.",
+            )
         arguments = dict(settings)
         name = arguments.pop("rule", None)
         makers: dict[Any, Callable[..., Pattern]] = {
@@ -63,21 +75,22 @@ class Pattern:
 
     def cells(self, length: int) -> int:
         """How many cells all rows attend to together."""
+        length = _whole("length", length, least=1)
         dense = min(self.dense_rows, length)
         return dense * (dense + 1) // 2 + sum(length - max(s, dense) for s in self.distances(length))
 
     def row_cells(self, length: int) -> int:
         """How many cells the fullest row attends to."""
-        return max(len(self.distances(length)), min(self.dense_rows, length))
+        return max(len(self.distances(length)), min(self.dense_rows, int(length)))
 
     def reach(self, length: int, layers: int) -> Bools:
         """(L, L): entry [l, j] says whether row l has received cell j after so many layers."""
-        layers = _whole("layers", layers, least=0)
+        layers, length = _whole("layers", layers, least=0), _whole("length", length, least=1)
         return received(self.distances(length), length, self.dense_rows, layers)
 
     def layers_to_reach(self, length: int) -> int | None:
         """The fewest layers after which every row has received its whole past; None if no number will do."""
-        return layers_until_complete(self.distances(length), length, self.dense_rows)
+        return layers_until_complete(self.distances(length), int(length), self.dense_rows)
 
     def paths(self, query: int, key: int, edges: int) -> int:
         """How many paths lead from `key` to `query` by exactly so many edges, none of them a self-edge."""
@@ -121,6 +134,8 @@ def restart(sub_length: int, width: int | None = None, base: int = 2, *, dense_r
 
 def from_distances(distances: Iterable[int], *, dense_rows: int = 0) -> Pattern:
     """The given s, and always s = 0: without it the first row would attend to nothing."""
+    if not isinstance(distances, Iterable):
+        raise ConfigError("distances must be a list of them.", got=repr(distances), hint="from_distances([0, 1, 24]).")
     chosen = {0, *(_whole("a distance", s, least=0) for s in distances)}
     return Pattern("from_distances", (("distances", tuple(sorted(chosen))),), dense_rows=dense_rows)
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from logsparse.attention.pattern import Pattern
+from logsparse.checks import whole
 from logsparse.errors import DataError
 
 
@@ -39,6 +40,13 @@ class StepCache:
     @staticmethod
     def start(history_k: Tensor, history_v: Tensor, *, paths: int, steps: int) -> StepCache:
         """A cache with room for `steps` steps of `paths` paths."""
+        paths, steps = (whole(name, n, hint="count them.") for name, n in (("paths", paths), ("steps", steps)))
+        if history_k.ndim != 4 or history_k.shape[:3] != history_v.shape[:3] or history_k.dtype != history_v.dtype:
+            raise DataError(
+                "The history must be keys and values of (series, heads, length, channels), of one type.",
+                got=f"{tuple(history_k.shape)} {history_k.dtype} and {tuple(history_v.shape)} {history_v.dtype}",
+                hint="give what attend took as k and v.",
+            )
         series, heads = history_k.shape[:2]
         room = (series, paths, heads, steps)
         return StepCache(
@@ -62,6 +70,8 @@ class StepCache:
                 got="one more",
                 hint="give StepCache.start the number of steps to come.",
             )
+        for name, new, steps in (("k", k, self.steps_k), ("v", v, self.steps_v)):
+            _check_step(name, new, steps)
         self.steps_k[:, :, :, self.taken] = k
         self.steps_v[:, :, :, self.taken] = v
         self.taken += 1
@@ -69,7 +79,8 @@ class StepCache:
 
 def attend_step(q: Tensor, cache: StepCache, pattern: Pattern, position: int) -> Tensor:
     """Queries (N, P, H, D) at `position` -> (N, P, H, E); the cells up to `position` must be in the cache."""
-    if not 0 <= position < cache.length:
+    _check_step("q", q, cache.steps_k)
+    if whole("position", position, least=0, hint="positions count from 0.") >= cache.length:
         raise DataError(
             "position must be one that the cache holds.",
             got=f"{position} with {cache.length} positions",
@@ -91,3 +102,14 @@ def attend_step(q: Tensor, cache: StepCache, pattern: Pattern, position: int) ->
     new_v_NHPME = cache.steps_v.index_select(3, new.long()).transpose(1, 2)
     out_NHPE: Tensor = old_w_NHPM @ old_v_NHME + (new_w_NHPM[..., None, :] @ new_v_NHPME)[..., 0, :]
     return out_NHPE.transpose(1, 2)
+
+
+def _check_step(name: str, new: Tensor, steps: Tensor) -> None:
+    """Nothing broadcasts: a path that was forgotten would silently share another's."""
+    wanted = (*steps.shape[:3], steps.shape[4])
+    if new.shape != wanted or new.dtype != steps.dtype:
+        raise DataError(
+            f"{name} of one step must be (series, paths, heads, channels), as the cache holds them.",
+            got=f"{tuple(new.shape)} {new.dtype}, where {wanted} {steps.dtype} belong",
+            hint="one row a series and path.",
+        )

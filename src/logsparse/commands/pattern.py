@@ -10,6 +10,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+# What is counted and drawn within seconds.
+LONGEST = 1_000_000
+
 
 class Kind(StrEnum):
     FULL = "full"
@@ -36,6 +39,10 @@ def pattern(
     from logsparse.attention.pattern import Pattern
     from logsparse.errors import ConfigError
 
+    if length > LONGEST:
+        raise ConfigError(
+            f"--length must be at most {LONGEST:,}.", got=f"{length:,}", hint="patterns look alike at any length."
+        )
     wanted = {
         "full": (),
         "logsparse": ("base",),
