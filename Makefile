@@ -34,7 +34,7 @@ format: setup ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 bench: setup ## run the benchmarks; tables on screen, JSON in benchmarks/results
-	for file in load attention convolution train; do $(BIN)/python benchmarks/$$file.py || exit 1; done
+	for file in load headline attention convolution train; do $(BIN)/python benchmarks/$$file.py || exit 1; done
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
