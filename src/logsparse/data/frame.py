@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Unpack
 
 import numpy as np
@@ -18,7 +19,7 @@ from logsparse.data.table import Library, take_lazily
 from logsparse.data.times import looks_like_times
 from logsparse.errors import DataError
 
-_COLUMNS_AT_ONCE = 32
+_COLUMNS_AT_ONCE = 512
 # What pandas' to_csv and read_csv call the index that they wrote along.
 _UNNAMED = ("", "Unnamed: 0")
 
@@ -122,7 +123,9 @@ def _from_long(table: pl.DataFrame, ask: Meaning, library: Library) -> Panel:
 
 def _from_wide(table: pl.LazyFrame, ask: Meaning, time_col: str, library: Library) -> Panel:
     names = [name for name in schema_of(table) if name not in (time_col, *ask.covariates)]
-    stamps = collect(table, [time_col])[time_col]
+    # The times come with the first columns: a read of their own would cost as much again.
+    first = collect(table, [time_col, *names[:_COLUMNS_AT_ONCE]])
+    stamps = first.drop_in_place(time_col)
     rows, freq, origin = lay_out((), np.zeros(len(stamps), np.int64), stamps, ask.freq)
     cells = freq.steps(np.full_like(rows.times, rows.times[0]), rows.times)
     length = int(cells[-1]) + 1
@@ -143,7 +146,7 @@ def _from_wide(table: pl.LazyFrame, ask: Meaning, time_col: str, library: Librar
         spread(collect(table, [name])[name], into)
     values = np.empty(len(names) * length, np.float32)
     starts, begins, end = [], [0], 0
-    for column in _columns(table, names):
+    for column in chain(first, _columns(table, names[_COLUMNS_AT_ONCE:])):
         spread(column, values[end : end + length])
         # A wide table can only say "not yet begun" by leaving the first cells empty.
         late = int(np.argmax(~np.isnan(values[end : end + length]))) if np.isnan(values[end]) else 0
@@ -167,7 +170,10 @@ def _from_wide(table: pl.LazyFrame, ask: Meaning, time_col: str, library: Librar
 
 
 def _columns(table: pl.LazyFrame, names: list[str]) -> Iterator[pl.Series]:
-    """One by one, a few read at a time: a file is never in memory whole beside its panel."""
+    """One by one; very wide files are never in memory whole beside their panel.
+
+    Every read costs some 50 ms however little it reads, so few large ones beat many small ones (docs/LOG.md).
+    """
     for begin in range(0, len(names), _COLUMNS_AT_ONCE):
         yield from collect(table, names[begin : begin + _COLUMNS_AT_ONCE])
 
