@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from logsparse.errors import DataError
-from logsparse.train.checkpoint import _digest, exists, load, numpy_state, restore_numpy, save
+from logsparse.train.checkpoint import _digest, exists, load, save
 
 TENSORS = {
     "weight": torch.arange(12.0).reshape(3, 4),
@@ -88,32 +87,6 @@ def test_checkpoints_of_different_names_live_side_by_side(tmp_path: Path) -> Non
     assert load(tmp_path, name="best-old").tensors["weight"].item() == 1
     assert exists(tmp_path, name="best")
     assert not exists(tmp_path)
-
-
-def test_generators_go_on_where_they_were_saved(tmp_path: Path) -> None:
-    kinds: list[Callable[[int], np.random.BitGenerator]] = [
-        np.random.PCG64,
-        np.random.Philox,
-        np.random.MT19937,
-    ]
-    for kind in kinds:
-        own, rng = torch.Generator().manual_seed(5), np.random.Generator(kind(5))
-        torch.rand(3, generator=own)
-        rng.random(3)
-        rng.integers(0, 10, dtype=np.uint32)  # leaves half a draw behind
-        save(tmp_path, {"generator": own.get_state()}, {"rng": numpy_state(rng)})
-        got = load(tmp_path)
-        new, new_rng = torch.Generator(), np.random.Generator(kind(0))
-        new.set_state(got.tensors["generator"])
-        restore_numpy(new_rng, got.state["rng"])
-        assert torch.equal(torch.rand(9, generator=own), torch.rand(9, generator=new))
-        assert rng.integers(0, 10, 9, dtype=np.uint32).tolist() == new_rng.integers(0, 10, 9, dtype=np.uint32).tolist()
-
-
-def test_the_random_state_of_another_kind_of_generator_is_refused() -> None:
-    state = numpy_state(np.random.Generator(np.random.Philox(1)))
-    with pytest.raises(DataError, match=r"must belong to a PCG64 generator. Got Philox. Hint: resume with"):
-        restore_numpy(np.random.default_rng(1), state)
 
 
 @pytest.mark.parametrize("state", [{"a": (1, 2)}, {"a": {1: 2}}, {"a": float("nan")}, {"a": torch.ones(1)}])

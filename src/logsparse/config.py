@@ -124,16 +124,6 @@ class TrainConfig:
         _require("average must be at least 0 and below 1.", 0 <= self.average < 1, self.average)
         _require("minutes must be above 0.", self.minutes is None or self.minutes > 0, self.minutes)
 
-    @property
-    def steps_an_epoch(self) -> int:
-        """Steps of one epoch; a last batch that is not full is left out."""
-        return self.steps_per_epoch if self.windows is None else self.windows // self.batch
-
-    @property
-    def steps(self) -> int:
-        """Steps of the whole training."""
-        return self.epochs * self.steps_an_epoch
-
 
 @dataclass(frozen=True, kw_only=True)
 class Config:

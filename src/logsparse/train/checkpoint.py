@@ -18,7 +18,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load as unpack
 from safetensors.torch import save as pack
@@ -85,22 +84,6 @@ def load(folder: str | Path, *, name: str = "checkpoint") -> Checkpoint:
         raise _damaged(tensor_path, f"no safetensors content ({error})") from error
     # Sorted: safetensors gives them in an order that changes from process to process.
     return Checkpoint(dict(sorted(tensors.items())), content["state"])
-
-
-def numpy_state(generator: np.random.Generator) -> dict[str, Any]:
-    """The state of a numpy generator as JSON values; torch's `get_state()` is a tensor already."""
-    return {"numpy": json.loads(json.dumps(generator.bit_generator.state, default=np.ndarray.tolist))}
-
-
-def restore_numpy(generator: np.random.Generator, state: Mapping[str, Any]) -> None:
-    mine, saved = generator.bit_generator.state["bit_generator"], state["numpy"]["bit_generator"]
-    if mine != saved:
-        raise DataError(
-            f"A saved random state must belong to a {mine} generator.",
-            got=saved,
-            hint="resume with the version the run was started with.",
-        )
-    generator.bit_generator.state = state["numpy"]
 
 
 def _read_document(path: Path) -> dict[str, Any]:
