@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 import small
+from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
 from logsparse.data.windows import Batch
-from logsparse.model.decode import decode_plainly, draws
+from logsparse.model.decode import METHODS, Keys, decode, decode_plainly, draws
 from logsparse.model.transformer import Transformer
 from logsparse.train.batches import TrainingSet
 
 
-def at_the_end(lags: tuple[int, ...] = (1,)) -> tuple[Transformer, Batch]:
-    settings = small.config({"lags": lags, "see_missing": True})
+def at_the_end(model: dict[str, Any] | None = None) -> tuple[Transformer, Batch]:
+    settings = small.config({"see_missing": True, **(model or {})})
     data = TrainingSet.of(small.panel(), settings)
     network = small.network(settings, data)
     with torch.no_grad():
@@ -26,7 +29,7 @@ def at_the_end(lags: tuple[int, ...] = (1,)) -> tuple[Transformer, Batch]:
 @pytest.mark.parametrize("method", ["ancestral", "mean-path"])
 @pytest.mark.parametrize("lags", [(1,), (1, 3)])
 def test_each_step_is_drawn_from_a_forward_pass_over_what_was_fed_back(method: str, lags: tuple[int, ...]) -> None:
-    network, batch = at_the_end(lags)
+    network, batch = at_the_end({"lags": lags})
     uniform = torch.rand(5, 4, 6, generator=torch.Generator().manual_seed(0))
     paths = decode_plainly(network, batch, uniform, method)
     values = torch.where(batch.observed_BL, batch.values_BL, 0).clone()
@@ -61,9 +64,91 @@ def test_decoding_leaves_the_batch_as_it_was() -> None:
     torch.testing.assert_close(batch.lagged_BLK, before.lagged_BLK, rtol=0, atol=0)
 
 
+def keys(*numbers: int) -> Keys:
+    return np.array(numbers, np.uint64)
+
+
 def test_draws_depend_on_the_series_and_not_on_its_neighbours() -> None:
-    both = draws(7, torch.tensor([3, 8]), 10, 6)
-    torch.testing.assert_close(draws(7, torch.tensor([8]), 10, 6)[0], both[1], rtol=0, atol=0)
-    torch.testing.assert_close(draws(7, torch.tensor([8]), 4, 6)[0], both[1, :4], rtol=0, atol=0)
-    assert (both[0] != both[1]).any()
-    assert (draws(8, torch.tensor([3]), 10, 6)[0] != both[0]).any()
+    both = draws(7, keys(3, 8), 10, 6)
+    torch.testing.assert_close(draws(7, keys(8), 10, 6)[0], both[1], rtol=0, atol=0)
+    torch.testing.assert_close(draws(7, keys(8), 10, 4)[0], both[1, :, :4], rtol=0, atol=0)
+    assert (both[0] != both[1]).all()
+    assert (draws(8, keys(3), 10, 6)[0] != both[0]).any()
+
+
+@pytest.mark.parametrize("paths", [1, 2, 7, 200])
+def test_draws_of_a_step_fall_one_into_each_equal_part(paths: int) -> None:
+    uniform = draws(0, keys(1, 2, 2**63), paths, 5)
+    assert ((uniform > 0) & (uniform < 1)).all()
+    parts = (uniform.double() * paths).floor().sort(dim=1).values
+    assert (parts == torch.arange(paths)[:, None]).all()
+
+
+def test_draws_of_neighbouring_steps_series_and_seeds_know_nothing_of_each_other() -> None:
+    uniform = draws(5, np.arange(40, dtype=np.uint64), 500, 4).double() - 0.5
+    other = draws(6, np.arange(40, dtype=np.uint64), 500, 4).double() - 0.5
+    for x, y in [(uniform[..., 0], uniform[..., 1]), (uniform[:-1], uniform[1:]), (uniform, other)]:
+        assert abs(float((x * y).mean()) * 12) < 5 / x.numel() ** 0.5
+
+
+PATTERNS: list[Pattern] = [
+    full(),
+    logsparse(),
+    local(4),
+    restart(8, 2),
+    restart(8, 2, dense_rows=12),
+    logsparse(dense_rows=27),
+    from_distances([0, 5]),
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kernel", [1, 2, 6, 40])
+@pytest.mark.parametrize("pattern", PATTERNS, ids=str)
+@pytest.mark.parametrize("model", [{}, {"width": 12, "norm": "pre", "head_width": "split", "lags": (1, 2, 9)}], ids=str)
+def test_cached_paths_equal_plain_ones(method: str, kernel: int, pattern: Pattern, model: dict[str, Any]) -> None:
+    network, batch = at_the_end({"patterns": (pattern,), "kernel": kernel, **model})
+    uniform = draws(0, keys(*range(5)), 4, 6)
+    found = decode(network, batch, uniform, [0.5], method).paths_BNH
+    torch.testing.assert_close(found, decode_plainly(network, batch, uniform, method), rtol=1e-5, atol=1e-4)
+
+
+def test_batches_split_otherwise_give_the_same_paths() -> None:
+    network, batch = at_the_end()
+    uniform = draws(0, keys(*range(5)), 4, 6)
+    whole = decode(network, batch, uniform, [0.1, 0.9])
+    for rows in (slice(0, 2), slice(2, 5)):
+        part = decode(network, batch.each(lambda t, rows=rows: t[rows]), uniform[rows], [0.1, 0.9])  # type: ignore[misc]
+        torch.testing.assert_close(part.paths_BNH, whole.paths_BNH[rows], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(part.quantiles_BQH, whole.quantiles_BQH[rows], rtol=1e-5, atol=1e-5)
+
+
+def test_what_came_after_the_forecast_start_is_not_read() -> None:
+    network, batch = at_the_end()
+    told = batch.clone()
+    told.values_BL[:, batch.context :] = 1e6
+    later = torch.arange(batch.values_BL.shape[1])[:, None] - torch.tensor(network.config.lags) >= batch.context
+    told.lagged_BLK[:, later], told.lag_observed_BLK[:, later] = 1e6, True
+    uniform = draws(0, keys(*range(5)), 4, 6)
+    assert (decode(network, told, uniform, [0.5]).paths_BNH == decode(network, batch, uniform, [0.5]).paths_BNH).all()
+
+
+@pytest.mark.parametrize("family", ["gaussian", "student-t", "negative-binomial", "zero-inflated"])
+def test_quantiles_and_mean_are_those_of_many_paths(family: str) -> None:
+    network, batch = at_the_end({"likelihood": family})
+    levels = [0.05, 0.3, 0.5, 0.9]
+    few = decode(network, batch, draws(0, keys(*range(5)), 400, 6), levels)
+    many = decode(network, batch, draws(1, keys(*range(5)), 20_000, 6), [0.5]).paths_BNH.double()
+    expected = many.quantile(torch.tensor(levels, dtype=torch.float64), dim=1).transpose(0, 1)
+    spread = many.quantile(0.9, dim=1) - many.quantile(0.1, dim=1)
+    width = 0.06 * spread[:, None] + (1 if network.likelihood.whole else 0.02)
+    assert ((few.quantiles_BQH - expected).abs() <= width).all()
+    assert (few.quantiles_BQH.diff(dim=1) >= 0).all()
+    assert ((few.mean_BH - many.mean(1)).abs() <= 0.06 * spread + 0.02).all()
+
+
+def test_counts_have_whole_quantiles() -> None:
+    network, batch = at_the_end({"likelihood": "negative-binomial"})
+    for method in METHODS:
+        found = decode(network, batch, draws(0, keys(*range(5)), 50, 6), [0.1, 0.55, 0.9], method).quantiles_BQH
+        assert (found == found.round()).all()

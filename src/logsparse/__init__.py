@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from logsparse.data.panel import Panel
     from logsparse.errors import ConfigError, DataError, LogsparseError, NotFittedError
     from logsparse.forecast import Forecast, Forecaster
+    from logsparse.forecaster import LogSparse
     from logsparse.metrics import crps_samples, score
 
 __version__ = version("logsparse")
@@ -29,6 +30,7 @@ _HOMES = {
     "NotFittedError": "errors",
     "Forecast": "forecast",
     "Forecaster": "forecast",
+    "LogSparse": "forecaster",
     "crps_samples": "metrics",
     "score": "metrics",
 }
@@ -38,6 +40,7 @@ __all__ = [
     "DataError",
     "Forecast",
     "Forecaster",
+    "LogSparse",
     "LogsparseError",
     "NotFittedError",
     "Panel",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any, Unpack
 
 import numpy as np
@@ -18,7 +19,7 @@ from logsparse.data.panel import Panel
 from logsparse.data.table import give
 from logsparse.data.times import When
 from logsparse.errors import ConfigError, DataError
-from logsparse.forecast import LEVELS, Forecaster, Levels, check_levels
+from logsparse.forecast import LEVELS, Forecast, Forecaster, Levels, check_levels
 
 
 def backtest(
@@ -55,13 +56,12 @@ def backtest(
         fitted = copy.deepcopy(forecaster).fit(first)
     errors = [seasonal_error(first[i], panel.freq.season) for i in range(len(panel))]
     errors_S = np.minimum(errors, np.finfo(np.float32).max).astype(np.float32)
-    tables = []
-    for number, lengths_S in enumerate(cutoffs_WS):
-        history = panel.cut(lengths_S)
-        if refit and number:
-            fitted = copy.deepcopy(forecaster).fit(history)
-        table = fitted.forecast(history, quantiles=levels).table()
-        tables.append(_beside_truth(table, history, horizon, errors_S))
+    histories = [fitted.history(panel.cut(lengths_S)) for lengths_S in cutoffs_WS]
+    forecasts = _refitted(forecaster, fitted, histories, levels) if refit else fitted.summaries(histories, levels)
+    tables = [
+        _beside_truth(forecast.table(), history, horizon, errors_S)
+        for history, forecast in zip(histories, forecasts, strict=True)
+    ]
     return give(pl.concat(tables), panel.origin.library)
 
 
@@ -74,6 +74,15 @@ def _check(forecaster: object) -> None:
             hint=f"write backtest({name if isinstance(forecaster, type) else 'SeasonalNaive'}(horizon=24), frame).",
         )
     forecaster.check()
+
+
+def _refitted(
+    forecaster: Forecaster, fitted: Forecaster, histories: list[Panel], levels: tuple[float, ...]
+) -> Iterator[Forecast]:
+    for number, history in enumerate(histories):
+        if number:
+            fitted = copy.deepcopy(forecaster).fit(history)
+        yield from fitted.summaries([history], levels)
 
 
 def _cutoffs(panel: Panel, horizon: int, windows: int, step: int) -> Ints:

@@ -111,11 +111,13 @@ class TrainConfig:
     """Validation windows looked at, spread evenly over all there are."""
     minutes: float | None = None
     """Time after which training stops at the next step; none: no limit."""
+    seeds: int = 1
+    """Runs from different seeds; the one with the lowest validation loss is kept."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Number type of the matrix products."""
 
     def __post_init__(self) -> None:
-        for name in ("batch", "epochs", "steps_per_epoch", "validation_windows"):
+        for name in ("batch", "epochs", "steps_per_epoch", "validation_windows", "seeds"):
             _require(f"{name} must be at least 1.", getattr(self, name) >= 1, getattr(self, name))
         _require(
             "windows must be at least one batch.", self.windows is None or self.windows >= self.batch, self.windows
@@ -133,6 +135,8 @@ class Config:
     """Steps of history the model sees."""
     horizon: int
     """Steps to forecast."""
+    method: Literal["ancestral", "mean-path"] = "ancestral"
+    """What a sample path is fed with: its own samples, or the mean, as the authors did."""
     features: tuple[str, ...] | None = None
     """Calendar features; none: those that follow from the frequency."""
     model: ModelConfig = field(default_factory=ModelConfig)

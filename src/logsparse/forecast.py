@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -153,9 +153,23 @@ class Forecaster(ABC):
 
     def forecast(self, data: Any = None, *, quantiles: Levels = LEVELS, future: Any = None) -> Forecast:
         """The `horizon` steps after the end of the fitted data, or of the history given."""
+        levels = check_levels(quantiles)
+        return self._forecast(self.history(data, future), levels)
+
+    def predict(self, data: Any = None, *, quantiles: Levels = LEVELS, future: Any = None) -> Any:
+        """The same as a frame: unique_id, ds, mean, q0.1 ... q0.9."""
+        levels = check_levels(quantiles)
+        (found,) = self.summaries([self.history(data, future)], levels)
+        return found.frame()
+
+    def summaries(self, histories: Sequence[Panel], levels: tuple[float, ...]) -> Iterator[Forecast]:
+        """A forecast of each history; without samples, where a subclass can do without keeping them."""
+        return (self._forecast(history, levels) for history in histories)
+
+    def history(self, data: Any = None, future: Any = None) -> Panel:
+        """What to forecast from: the fitted data, or these, with what is known of the future."""
         if not hasattr(self, "panel_"):
             raise NotFittedError(self)
-        levels = check_levels(quantiles)
         panel = self.panel_ if data is None else to_panel(data, **self.columns_)
         if panel.freq != self.panel_.freq:
             raise DataError(
@@ -171,8 +185,4 @@ class Forecaster(ABC):
             )
         if panel.covariates:
             panel = join_future(panel, future, self.horizon, **self.columns_)
-        return self._forecast(panel, levels)
-
-    def predict(self, data: Any = None, *, quantiles: Levels = LEVELS, future: Any = None) -> Any:
-        """The same as a frame: unique_id, ds, mean, q0.1 ... q0.9."""
-        return self.forecast(data, quantiles=quantiles, future=future).frame()
+        return panel

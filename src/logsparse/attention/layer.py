@@ -5,7 +5,8 @@ the canonical layer. Which cells attend to which is the pattern's business, how 
 convolution to the output all memory is channel-first: both it and the attention kernel are fastest so.
 """
 
-# B batch, L length, W width, H heads, D head width, K kernel, P past steps (K - 1), C channels in, E channels out
+# B batch, N paths, L length, W width, H heads, D head width, K kernel, P past steps (K - 1),
+# C channels in, E channels out
 
 from __future__ import annotations
 
@@ -78,6 +79,15 @@ class ConvAttention(nn.Module):
         q_BHLD, k_BHLD = self._split(q_and_k, 2).mT.unbind(1)
         v_BHLD = self._split(_pointwise(x_BLW.mT, self.value.weight, self.value.bias)).mT
         return q_BHLD, k_BHLD, v_BHLD
+
+    def project_step(self, seen_BNKW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """One position of each of N paths from its last `kernel` inputs: queries, keys, values, each (B, N, H, D)."""
+        weight_EC = self.query_key.weight.mT.flatten(1)
+        q_and_k = F.linear(seen_BNKW.flatten(2), weight_EC, self.query_key.bias)
+        shape = (*seen_BNKW.shape[:2], -1, self.heads, self.head_width)
+        q_BNHD, k_BNHD = q_and_k.view(shape).unbind(2)
+        v_BNHD = self.value(seen_BNKW[:, :, -1]).view(shape)[:, :, 0]
+        return q_BNHD, k_BNHD, v_BNHD
 
     def merge(self, attended_BHLD: Tensor) -> Tensor:
         """What the heads gathered, as (B, L, W)."""

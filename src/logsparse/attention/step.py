@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -86,22 +87,34 @@ def attend_step(q: Tensor, cache: StepCache, pattern: Pattern, position: int) ->
             got=f"{position} with {cache.length} positions",
             hint="append this step's keys and values first.",
         )
-    dense = position < pattern.dense_rows
-    distances = range(position + 1) if dense else pattern.distances(position + 1)
-    history = cache.history_k.shape[2]
-    old = torch.tensor([position - s for s in distances if position - s < history], device=q.device)
-    new = torch.tensor([position - s - history for s in distances if position - s >= history], device=q.device)
+    old, new = _cells(pattern, position, cache.history_k.shape[2])
     q_NHPD = q.transpose(1, 2) / math.sqrt(q.shape[-1])
 
-    old_k_NHMD = cache.history_k.index_select(2, old.long())
-    new_k_NHPMD = cache.steps_k.index_select(3, new.long()).transpose(1, 2)
+    old_k_NHMD = _take(cache.history_k, 2, old)
+    new_k_NHPMD = _take(cache.steps_k, 3, new).transpose(1, 2)
     scores_NHPM = torch.cat([q_NHPD @ old_k_NHMD.mT, (new_k_NHPMD @ q_NHPD[..., None])[..., 0]], dim=-1)
     old_w_NHPM, new_w_NHPM = scores_NHPM.softmax(-1).tensor_split([len(old)], dim=-1)
 
-    old_v_NHME = cache.history_v.index_select(2, old.long())
-    new_v_NHPME = cache.steps_v.index_select(3, new.long()).transpose(1, 2)
+    old_v_NHME = _take(cache.history_v, 2, old)
+    new_v_NHPME = _take(cache.steps_v, 3, new).transpose(1, 2)
     out_NHPE: Tensor = old_w_NHPM @ old_v_NHME + (new_w_NHPM[..., None, :] @ new_v_NHPME)[..., 0, :]
     return out_NHPE.transpose(1, 2)
+
+
+@lru_cache(maxsize=1024)
+def _cells(pattern: Pattern, position: int, history: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The cells that this position attends to: those of the history, and those of the steps after it, oldest first."""
+    dense = position < pattern.dense_rows
+    distances = range(position + 1) if dense else pattern.distances(position + 1)
+    cells = [position - s for s in reversed(distances)]
+    return tuple(c for c in cells if c < history), tuple(c - history for c in cells if c >= history)
+
+
+def _take(x: Tensor, dim: int, cells: tuple[int, ...]) -> Tensor:
+    """These cells; a view where they are neighbours."""
+    if cells and cells[-1] - cells[0] == len(cells) - 1:
+        return x.narrow(dim, cells[0], len(cells))
+    return x.index_select(dim, torch.tensor(cells, dtype=torch.int64, device=x.device))
 
 
 def _check_step(name: str, new: Tensor, steps: Tensor) -> None:

@@ -71,8 +71,9 @@ class Features:
             local_BL = _local(panel, panel.freq.add(panel.starts[series_B][:, None], step_BL))
         else:
             local_BL = step_BL
+        age_BL = step_BL if panel.elapsed is None else step_BL + panel.elapsed[series_B][:, None]
         for f, name in enumerate(self.names):
-            raw_BL = step_BL if name == "age" else _field(name, local_BL)
+            raw_BL = age_BL if name == "age" else _field(name, local_BL)
             out_BLF[..., f] = (raw_BL - self.mean[f]) / self.std[f]
         _check_covariates(panel, self.covariates)
         if self.covariates:

@@ -54,6 +54,10 @@ class Panel:
     covariates: Mapping[str, Floats] = field(default_factory=dict)
     static: Mapping[str, Static] = field(default_factory=dict)
     origin: Origin = field(default_factory=Origin)
+    numbers: Ints | None = None
+    """What a trained model calls each series, -1 for one it does not know; none: as they stand here."""
+    elapsed: Ints | None = None
+    """Steps of each series' life before its start here; none: it begins here."""
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -20,7 +20,7 @@ from logsparse.data.panel import Panel
 from logsparse.data.scale import scale
 from logsparse.errors import ConfigError
 
-# B windows, L = context + horizon steps, E = largest lag + L steps, K lags, F features
+# B windows, L = context + horizon steps, E = largest lag + L steps, K lags, F features, C static columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,9 @@ class Batch:
     scale_B: Tensor
     """v of the history: divides what goes into a network, multiplies what comes out."""
     series_B: Tensor
-    """Number of the series in its panel (int64)."""
+    """Number of the series in training, -1 for one unknown (int64)."""
+    static_BC: Tensor
+    """Number of each static category, -1 for one unknown (int64)."""
     padding_B: Tensor
     """Positions on the left that lie before the series begins (int64)."""
     context: int
@@ -96,7 +98,9 @@ class Windows:
             batch.lag_observed_BLK.numpy()[..., k] = observed_BE[:, reach - lag : reach - lag + length]
         history = slice(reach, reach + self.context)
         batch.scale_B.numpy()[:] = scale(values_BE[:, history], observed_BE[:, history])
-        batch.series_B.numpy()[:] = series_B
+        batch.series_B.numpy()[:] = series_B if self.panel.numbers is None else self.panel.numbers[series_B]
+        for c, column in enumerate(self.panel.static.values()):
+            batch.static_BC.numpy()[:, c] = column.codes[series_B]
         batch.padding_B.numpy()[:] = np.maximum(self.context - start_B, 0)
         step_BL = (start_B - self.context)[:, None] + np.arange(length)
         self.features(self.panel, series_B, step_BL, batch.features_BLF.numpy())
@@ -137,6 +141,7 @@ class Windows:
             features_BLF=torch.empty(size, length, len(self.features)),
             scale_B=torch.empty(size),
             series_B=torch.empty(size, dtype=torch.int64),
+            static_BC=torch.empty(size, len(self.panel.static), dtype=torch.int64),
             padding_B=torch.empty(size, dtype=torch.int64),
             context=self.context,
         )

@@ -1,25 +1,101 @@
-"""Network + Batch whose horizon is unknown -> sample paths: the plain decoder, one forward pass a step.
+"""Network + Batch whose horizon is unknown -> sample paths, mean and quantiles of every step.
 
 `ancestral` feeds each path's own samples back, so that paths are joint trajectories; `mean-path` feeds the mean back
-and draws around that one path, as the authors did. Short and obvious: the oracle of the cached decoder.
+and draws around that one path, as the authors did. `decode` reads the history once and then one position a step;
+`decode_plainly` makes a whole forward pass a step, short and obvious: its oracle.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from logsparse.data.windows import Batch
-from logsparse.model.transformer import Transformer
+from logsparse.model.likelihood import Distribution
+from logsparse.model.network import Network
 
-# B windows, N sample paths, L positions, K lags, H horizon
+# B windows, N sample paths, M laws (one a path, or one for all), L positions, K lags, H horizon, Q quantile levels
 
 METHODS = ("ancestral", "mean-path")
 
+Keys = NDArray[np.uint64]
+
+# At least so many points of all paths' laws together make a quantile, and so many lie beyond the outermost level.
+_POINTS, _POINTS_BEYOND = 400, 4
+_MOST_POINTS_A_PATH = 64
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What was drawn, and what the laws along the paths say of each step."""
+
+    paths_BNH: Tensor
+    mean_BH: Tensor
+    quantiles_BQH: Tensor
+
 
 @torch.no_grad()
-def decode_plainly(network: Transformer, batch: Batch, uniform_BNH: Tensor, method: str = "ancestral") -> Tensor:
-    """(B, N, H) paths from uniform draws in (0, 1), one for each window, path and step."""
+def decode(
+    network: Network[Any], batch: Batch, uniform_BNH: Tensor, levels: Sequence[float], method: str = "ancestral"
+) -> Decoded:
+    """Paths from uniform draws in (0, 1), one for each window, path and step.
+
+    A path knows the law of its next value, not only the value drawn: mean and quantiles come from the mixture of all
+    paths' laws, which tells more than their samples do (docs/LOG.md).
+    """
+    size, paths, horizon = uniform_BNH.shape
+    ancestral, scale_B1 = method == "ancestral", batch.scale_B[:, None]
+    shared_BLI = network.inputs(batch)
+    fed_BNH = uniform_BNH.new_empty(size, paths if ancestral else 1, horizon)
+    drawn_BNH, mean_BH = torch.empty_like(uniform_BNH), uniform_BNH.new_empty(size, horizon)
+    quantiles_BQH = uniform_BNH.new_empty(size, len(levels), horizon)
+    raw_BP, memory = network.begin(
+        shared_BLI[:, : batch.context + 1], paths=fed_BNH.shape[1], steps=max(1, horizon - 1)
+    )
+    raw_BMP = raw_BP[:, None]
+    for step in range(horizon):
+        if step:
+            inputs_BNI = network.inputs_at(batch.context + step, shared_BLI, fed_BNH, batch.context)
+            raw_BMP = network.advance(inputs_BNI, memory)
+        law = network.likelihood.distribution(raw_BMP, scale_B1)
+        drawn_BNH[..., step] = law.sample(uniform_BNH[..., step])
+        mean_BH[:, step] = law.mean.mean(1)
+        quantiles_BQH[..., step] = mixture_quantiles(law, levels)
+        fed_BNH[..., step] = (drawn_BNH[..., step] if ancestral else law.mean) / scale_B1
+    return Decoded(drawn_BNH, mean_BH, quantiles_BQH)
+
+
+def mixture_quantiles(law: Distribution, levels: Sequence[float]) -> Tensor:
+    """(B, Q) of laws (B, M) mixed in equal parts: from evenly spread points of each, exact where M is 1."""
+    laws = law.mean.shape[1]
+    if laws == 1:
+        return law.quantile(levels)[:, 0]
+    outermost = min(min(level, 1 - level) for level in levels)
+    wanted = max(_POINTS, math.ceil(_POINTS_BEYOND / outermost))
+    each = min(math.ceil(wanted / laws), _MOST_POINTS_A_PATH)
+    # Shifted from path to path: where all laws agree, their points together are spread evenly too.
+    shift_M1 = (torch.arange(laws, device=law.mean.device)[:, None] + 0.5) / laws
+    points_BMk = law.at((torch.arange(each, device=law.mean.device) + shift_M1) / each)
+    sorted_Bn = points_BMk.flatten(1).sort(1).values
+    total = sorted_Bn.shape[1]
+    place_Q = torch.tensor([level * total - 0.5 for level in levels], device=sorted_Bn.device).clamp(0, total - 1)
+    if law.family.whole:
+        return sorted_Bn[:, place_Q.ceil().long()]
+    below_Q = place_Q.floor().long()
+    low, high = sorted_Bn[:, below_Q], sorted_Bn[:, (below_Q + 1).clamp(max=total - 1)]
+    return torch.lerp(low, high, (place_Q - below_Q).to(low.dtype))
+
+
+@torch.no_grad()
+def decode_plainly(network: Network[Any], batch: Batch, uniform_BNH: Tensor, method: str = "ancestral") -> Tensor:
+    """(B, N, H) paths, one forward pass over all windows and paths a step."""
     size, paths, horizon = uniform_BNH.shape
     fed = _repeat(batch, paths if method == "ancestral" else 1)
     drawn = torch.empty_like(uniform_BNH)
@@ -47,18 +123,28 @@ def _feed(batch: Batch, position: int, value_B: Tensor, lags: tuple[int, ...]) -
             batch.lag_observed_BLK[:, position + lag, k] = True
 
 
-def draws(seed: int, series_B: Tensor, paths: int, horizon: int) -> Tensor:
-    """Uniform draws (B, N, H) keyed by (seed, series, path, step): the same however the work is split."""
-    rows = []
-    for series in series_B.tolist():
-        generator = torch.Generator().manual_seed(_mix(seed, series))
-        rows.append(torch.rand((paths, horizon), generator=generator))
-    return torch.stack(rows)
+def draws(seed: int, key_B: Keys, paths: int, horizon: int) -> Tensor:
+    """Uniform draws (B, N, H) keyed by (seed, series, path, step): the same however the work is split.
+
+    The N draws of a series and step fall into N equal parts of (0, 1), one into each, in an order of their own at
+    every step: each is uniform, and together they are more even than independent ones.
+    """
+    with np.errstate(over="ignore"):
+        cell_BNH = _mix(
+            _mix(
+                _mix(key_B + _mix(np.uint64(seed % 2**64)))[:, None, None] + np.arange(paths, dtype=np.uint64)[:, None]
+            )
+            + np.arange(horizon, dtype=np.uint64)
+        )
+        place_BNH = cell_BNH.argsort(axis=1).argsort(axis=1)
+        inside_BNH = (_mix(cell_BNH) >> np.uint64(11)).astype(np.float64) / 2**53
+    edge = 2.0**-24  # float32 knows no number between 1 and this much less
+    return torch.from_numpy(((place_BNH + inside_BNH) / paths).clip(edge, 1 - edge).astype(np.float32))
 
 
-def _mix(seed: int, series: int) -> int:
-    """Two numbers -> one 63-bit seed, far apart for neighbours (splitmix64)."""
-    z = (seed * 0x9E3779B97F4A7C15 + series * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB) % 2**64
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
-    return (z ^ (z >> 31)) % 2**63
+def _mix(z: Any) -> Any:
+    """64-bit numbers -> others, far apart for neighbours (splitmix64)."""
+    z = z + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))

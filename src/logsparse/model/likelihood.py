@@ -214,7 +214,11 @@ class Distribution:
                 )
         first = self.parameters[0]
         # float64: 0.9 and 1 - 1e-9 are what was asked for, their float32 neighbours are not.
-        level_Q = torch.tensor(levels, dtype=torch.float64, device=first.device)
+        return self.at(torch.tensor(levels, dtype=torch.float64, device=first.device))
+
+    def at(self, level_Q: Tensor) -> Tensor:
+        """Values of shape (..., Q) at levels that broadcast against it."""
+        first = self.parameters[0]
         return self.family.inverse_cdf(level_Q, *(part.unsqueeze(-1) for part in self.parameters)).to(first.dtype)
 
     @property

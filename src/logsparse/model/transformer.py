@@ -2,38 +2,47 @@
 
 The paper's stream is the concatenation of lagged value, covariates and (position + series) embedding, without a
 projection; post-norm blocks. The default projects it to a width and normalises before each sublayer. Same code.
+`forward` reads whole windows; `begin` and `advance` read the history once and then one position of every path.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import relu
 
+from logsparse.attention.attend import attend
 from logsparse.attention.layer import ConvAttention
+from logsparse.attention.step import StepCache, attend_step
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
-from logsparse.model.likelihood import likelihood
+from logsparse.model.network import Network
 
-# B windows, L positions, W width of the stream, E embedding, I inputs, P parameters of the likelihood
-
-UNKNOWN = 0
-"""Row of the series embedding for a series that was not there in training."""
+# B windows, N sample paths, L positions, T positions of the history, S steps after it, W width of the stream, I inputs,
+# P parameters of the likelihood, K kernel
 
 
-class Transformer(nn.Module):
-    """`length` positions, `features` covariates, `series` known series."""
+@dataclass
+class BlockMemory:
+    """Keys and values of history and steps, and what the convolution looks back at: the last inputs of every path."""
 
-    def __init__(self, config: ModelConfig, *, length: int, features: int, series: int) -> None:
-        super().__init__()
-        self.config = config
-        self.likelihood = likelihood(config.likelihood)
-        lag_inputs = len(config.lags) * (2 if config.see_missing else 1)
-        inputs = lag_inputs + features + config.embedding
-        width = config.width or inputs
-        self.position = nn.Embedding(length, config.embedding)
-        self.series = nn.Embedding(series + 1, config.embedding) if config.embed_series else None
-        self.project = nn.Linear(inputs, width) if config.width else nn.Identity()
+    cache: StepCache
+    seen_BNSW: Tensor
+    """K - 1 inputs of the history, then those of the steps."""
+
+
+class Transformer(Network[list[BlockMemory]]):
+    """Decoder-only, causal: position l is told what was known before it."""
+
+    def __init__(
+        self, config: ModelConfig, *, length: int, features: int, series: int, static: Sequence[int] = ()
+    ) -> None:
+        super().__init__(config, length=length, features=features, series=series, static=static)
+        width = config.width or self.input_width
+        self.project = nn.Linear(self.input_width, width) if config.width else nn.Identity()
         self.blocks = nn.ModuleList(Block(config, width, layer) for layer in range(config.layers))
         self.norm = nn.LayerNorm(width) if config.norm == "pre" else nn.Identity()
         self.output = nn.Linear(width, len(self.likelihood.parameters))
@@ -46,24 +55,30 @@ class Transformer(nn.Module):
         raw_BLP: Tensor = self.output(self.norm(x_BLW))
         return raw_BLP
 
-    def inputs(self, batch: Batch, generator: Generator | None = None) -> Tensor:
-        """(B, L, I): scaled lags, whether they were seen, covariates, embeddings."""
-        parts = [batch.lagged_BLK / batch.scale_B[:, None, None]]
-        if self.config.see_missing:
-            parts.append(batch.lag_observed_BLK.to(parts[0].dtype))
-        return torch.cat([*parts, batch.features_BLF, self._embedding(batch, generator)], dim=-1)
+    def begin(self, inputs_BTI: Tensor, *, paths: int, steps: int) -> tuple[Tensor, list[BlockMemory]]:
+        """(B, P) of the last position of the history, and what each block must remember of it."""
+        x_BTW, memory = self.project(inputs_BTI), []
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            x_BTW, remembered = block.begin(x_BTW, paths, steps)
+            memory.append(remembered)
+        raw_BP: Tensor = self.output(self.norm(x_BTW[:, -1]))
+        return raw_BP, memory
 
-    def _embedding(self, batch: Batch, generator: Generator | None) -> Tensor:
-        size, length = batch.values_BL.shape
-        where_LE: Tensor = self.position.weight[:length]
-        if self.series is None:
-            return where_LE.expand(size, -1, -1)
-        row_B = batch.series_B + 1
-        if generator is not None and self.config.unknown_series > 0:
-            hidden_B = torch.rand(size, generator=generator, device=row_B.device) < self.config.unknown_series
-            row_B = torch.where(hidden_B, UNKNOWN, row_B)
-        who_BE: Tensor = self.series(row_B)
-        return where_LE + who_BE[:, None]
+    def advance(self, inputs_BNI: Tensor, memory: list[BlockMemory]) -> Tensor:
+        """(B, N, P) of the next position of every path."""
+        x_BNW = self.project(inputs_BNI)
+        for block, remembered in zip(self.blocks, memory, strict=True):
+            assert isinstance(block, Block)
+            x_BNW = block.advance(x_BNW, remembered)
+        raw_BNP: Tensor = self.output(self.norm(x_BNW))
+        return raw_BNP
+
+    @property
+    def memory_width(self) -> int:
+        """Keys, values and inputs of every block."""
+        attention = [block.attention for block in self.blocks if isinstance(block, Block)]
+        return sum(2 * part.heads * part.head_width + part.width for part in attention)
 
     @torch.no_grad()
     def initialise(self, generator: Generator) -> None:
@@ -100,12 +115,41 @@ class Block(nn.Module):
 
     def forward(self, x_BLW: Tensor, generator: Generator | None = None) -> Tensor:
         """(B, L, W) -> (B, L, W)"""
-        attended = self.attention(self.attention_norm(x_BLW) if self.pre else x_BLW, generator=generator)
-        x_BLW = x_BLW + drop(attended, self.dropout, generator)
-        x_BLW = x_BLW if self.pre else self.attention_norm(x_BLW)
-        fed = self.narrow(relu(self.widen(self.feedforward_norm(x_BLW) if self.pre else x_BLW)))
-        x_BLW = x_BLW + drop(fed, self.dropout, generator)
-        return x_BLW if self.pre else self.feedforward_norm(x_BLW)
+        return self._rest(x_BLW, self.attention(self._before(x_BLW), generator=generator), generator)
+
+    def begin(self, x_BTW: Tensor, paths: int, steps: int) -> tuple[Tensor, BlockMemory]:
+        """(B, T, W) -> (B, T, W), and what `advance` needs of it."""
+        read_BTW = self._before(x_BTW)
+        q, k, v = self.attention.project(read_BTW)
+        size, length, width = read_BTW.shape
+        tail = self.attention.kernel - 1
+        seen_BNSW = read_BTW.new_zeros(size, paths, tail + steps, width)
+        kept = min(tail, length)
+        seen_BNSW[:, :, tail - kept : tail] = read_BTW[:, None, length - kept :]
+        attended = self.attention.merge(attend(q, k, v, self.attention.pattern))
+        return self._rest(x_BTW, attended), BlockMemory(StepCache.start(k, v, paths=paths, steps=steps), seen_BNSW)
+
+    def advance(self, x_BNW: Tensor, memory: BlockMemory) -> Tensor:
+        """(B, N, W) -> (B, N, W): one more position of every path."""
+        attention, cache, step = self.attention, memory.cache, memory.cache.taken
+        memory.seen_BNSW[:, :, attention.kernel - 1 + step] = self._before(x_BNW)
+        q, k, v = attention.project_step(memory.seen_BNSW[:, :, step : step + attention.kernel])
+        cache.append(k, v)
+        attended = attend_step(q, cache, attention.pattern, cache.length - 1)
+        return self._rest(x_BNW, attention.out(attended.flatten(2)))
+
+    def _before(self, x: Tensor) -> Tensor:
+        """What the attention reads."""
+        normed: Tensor = self.attention_norm(x) if self.pre else x
+        return normed
+
+    def _rest(self, x: Tensor, attended: Tensor, generator: Generator | None = None) -> Tensor:
+        """Everything after the attention."""
+        x = x + drop(attended, self.dropout, generator)
+        x = x if self.pre else self.attention_norm(x)
+        fed = self.narrow(relu(self.widen(self.feedforward_norm(x) if self.pre else x)))
+        x = x + drop(fed, self.dropout, generator)
+        return x if self.pre else self.feedforward_norm(x)
 
 
 def drop(x: Tensor, share: float, generator: Generator | None) -> Tensor:

@@ -26,10 +26,13 @@ class TrainingSet:
     validation: Candidates
 
     @classmethod
-    def of(cls, panel: Panel, config: Config) -> TrainingSet:
-        """Validation windows have their horizon in each series' last tenth; training windows end before it."""
+    def of(cls, panel: Panel, config: Config, features: Features | None = None) -> TrainingSet:
+        """Validation windows have their horizon in each series' last tenth; training windows end before it.
+
+        Features are fitted here unless a network that goes on learning brings its own.
+        """
         training, validation = split(panel, config.context, config.horizon)
-        features = Features.fit(panel, config.features, tuple(panel.covariates))
+        features = features or Features.fit(panel, config.features, tuple(panel.covariates))
         windows = _windows(panel, features, config)
         return cls(windows, training, windows, validation)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from logsparse.config import TrainConfig
 from logsparse.data.windows import Batch
 from logsparse.errors import LogsparseError
 from logsparse.model.likelihood import Likelihood
-from logsparse.model.transformer import Transformer
+from logsparse.model.network import Network
 from logsparse.progress import Progress
 from logsparse.train.average import WeightAverage
 from logsparse.train.batches import Draws, TrainingSet
@@ -61,7 +61,7 @@ class Training:
 
     def __init__(
         self,
-        network: Transformer,
+        network: Network[Any],
         data: TrainingSet,
         train: TrainConfig,
         *,

@@ -1,0 +1,212 @@
+"""LogSparse: frame in, forecast out. Fits the paper's network, or its better default, and draws from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self, Unpack
+
+import numpy as np
+import torch
+
+from logsparse.checks import whole
+from logsparse.config import Config
+from logsparse.data.candidates import Pairs
+from logsparse.data.clock import clock_time
+from logsparse.data.columns import Columns
+from logsparse.data.features import Features
+from logsparse.data.frame import to_panel
+from logsparse.data.known import Known
+from logsparse.data.panel import Panel
+from logsparse.data.times import When
+from logsparse.data.windows import Windows
+from logsparse.defaults import recommend
+from logsparse.errors import ConfigError
+from logsparse.forecast import Forecast, Forecaster
+from logsparse.model.network import Network
+from logsparse.model.sample import Sampled, Sampling, sample
+from logsparse.model.transformer import Transformer
+from logsparse.progress import Progress
+from logsparse.train.batches import TrainingSet
+from logsparse.train.distributed import join
+from logsparse.train.loop import Story, Training, best_of
+
+# W windows, S series
+
+# Fine-tuning starts from weights that are good already: steps a tenth as large as those that found them.
+_GENTLER = 0.1
+
+
+class LogSparse(Forecaster):
+    """`config` sets everything; without it the settings follow from the data (`config_` tells them after `fit`).
+
+    `minutes` bounds the training of each seed, `samples` is the number of sample paths a forecast draws.
+    """
+
+    config_: Config
+    known_: Known
+    features_: Features
+    network_: Network[Any]
+    story_: Story
+
+    def __init__(
+        self,
+        horizon: int,
+        *,
+        context: int | None = None,
+        config: Config | None = None,
+        seed: int = 0,
+        device: str = "auto",
+        minutes: float | None = None,
+        samples: int = 100,
+        verbose: bool = True,
+    ) -> None:
+        super().__init__(horizon)
+        self.context, self.config, self.seed = context, config, seed
+        self.device, self.minutes, self.samples, self.verbose = device, minutes, samples, verbose
+
+    def check(self) -> None:
+        super().check()
+        whole("samples", self.samples, hint="100 sample paths are the default.")
+        whole("seed", self.seed, least=0, hint="any whole number from 0 on.")
+        if self.context is not None:
+            whole("context", self.context, hint="count the steps of history the model sees.")
+        if self.minutes is not None and not self.minutes > 0:
+            raise ConfigError("minutes must be above 0.", got=f"{self.minutes}", hint="leave it out for no limit.")
+        _device(self.device)
+        if self.config is not None:
+            for name in ("horizon", "context"):
+                asked, set_ = getattr(self, name), getattr(self.config, name)
+                if asked is not None and asked != set_:
+                    raise ConfigError(
+                        f"{name} must be the one of the config, if one is given.",
+                        got=f"{name}={asked} and a config with {set_}",
+                        hint=f"use dataclasses.replace(config, {name}={asked}).",
+                    )
+
+    def fit(
+        self, data: Any, *, until: When | None = None, folder: Path | None = None, **columns: Unpack[Columns]
+    ) -> Self:
+        """Learn from a frame, a file or a Panel, up to `until`; with a `folder`, an interrupted run goes on there."""
+        self._folder = folder
+        return super().fit(data, until=until, **columns)
+
+    def fine_tune(self, data: Any, *, until: When | None = None, folder: Path | None = None) -> Self:
+        """Go on learning from new data, new series included; what the features are scaled by stays as it was."""
+        panel = self.history(to_panel(data, **self.columns_))
+        if until is not None:
+            panel = panel.until(clock_time(panel, until))
+        known = self.known_.joined(panel)
+        told = known.retell(panel)
+        network = _grown(self.network_, self._network(self.config_, len(self.features_), known))
+        train = replace(self.config_.train, lr=_GENTLER * self.config_.train.lr, seeds=1, minutes=self.minutes)
+        gentle = replace(self.config_, train=train)
+        network.likelihood.check(torch.from_numpy(_seen(panel)))
+        self._folder = folder
+        self._train(TrainingSet.of(told, gentle, self.features_), gentle, lambda _seed: network)
+        self.known_, self.panel_ = known, panel
+        return self
+
+    def _fit(self, panel: Panel) -> None:
+        config = self.config or recommend(panel, self.horizon, self.context)
+        if self.minutes is not None:
+            config = replace(config, train=replace(config.train, minutes=self.minutes))
+        self.config_, self.known_ = config, Known.of(panel)
+        data = TrainingSet.of(self.known_.retell(panel), config)
+        self.features_ = data.features
+
+        def fresh(seed: int) -> Network[Any]:
+            network = self._network(config, len(data.features), self.known_)
+            network.initialise(torch.Generator().manual_seed(seed))
+            return network
+
+        fresh(self.seed).likelihood.check(torch.from_numpy(_seen(panel)))
+        self._train(data, config, fresh)
+
+    def _network(self, config: Config, features: int, known: Known) -> Network[Any]:
+        """The network of these settings; a model that differs in the network only overrides this."""
+        static = [len(found) for found in known.categories.values()]
+        return Transformer(config.model, length=config.length, features=features, series=len(known.ids), static=static)
+
+    def _train(self, data: TrainingSet, config: Config, make: Any) -> None:
+        with join(_device(self.device)) as ranks:
+
+            def run(seed: int) -> Training:
+                network = make(seed).to(ranks.device)
+                folder = self._folder and self._folder / f"seed-{seed}"
+                return Training(
+                    network, data, config.train, seed=seed, folder=folder, ranks=ranks, verbose=self.verbose
+                )
+
+            best = best_of(run, range(self.seed, self.seed + config.train.seeds))
+        self.network_, self.story_ = best.network, best.story
+        self.network_.settle_unknown()
+
+    def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
+        pairs = Pairs(np.arange(len(panel)), panel.lengths)
+        found = self._sample(panel, pairs, levels, keep_paths=True)
+        return Forecast(panel, found.mean_WH, levels, found.quantiles_WQH, found.paths_WNH)
+
+    def summaries(self, histories: Sequence[Panel], levels: tuple[float, ...]) -> Iterator[Forecast]:
+        """All histories that are parts of one panel together: few large batches instead of many small ones."""
+        first, rest = histories[0], [panel for panel in histories if panel.values is not histories[0].values]
+        if rest:
+            for panel in histories:
+                yield from self.summaries([panel], levels)
+            return
+        series_W = np.tile(np.arange(len(first)), len(histories))
+        whole_panel = replace(first, lengths=np.max([panel.lengths for panel in histories], axis=0))
+        pairs = Pairs(series_W, np.concatenate([panel.lengths for panel in histories]))
+        found = self._sample(whole_panel, pairs, levels, keep_paths=False)
+        for number, panel in enumerate(histories):
+            part = slice(number * len(first), (number + 1) * len(first))
+            yield Forecast(panel, found.mean_WH[part], levels, found.quantiles_WQH[part])
+
+    def _sample(self, panel: Panel, pairs: Pairs, levels: tuple[float, ...], *, keep_paths: bool) -> Sampled:
+        config, device = self.config_, _device(self.device)
+        windows = Windows(
+            self.known_.retell(panel),
+            self.features_,
+            context=config.context,
+            horizon=config.horizon,
+            lags=config.model.lags,
+        )
+        ask = Sampling(
+            paths=self.samples,
+            levels=levels,
+            method=config.method,
+            seed=self.seed,
+            keep_paths=keep_paths,
+            device=device,
+        )
+        with Progress("forecasting", len(pairs), verbose=self.verbose) as progress:
+            return sample(self.network_.to(device), windows, pairs, ask, told=progress.step)
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(
+            "device must be one that torch can use here.", got=repr(name), hint="use 'auto', 'cpu' or 'cuda'."
+        ) from error
+    return device
+
+
+def _seen(panel: Panel) -> Any:
+    return np.concatenate([panel[i] for i in range(len(panel))])
+
+
+@torch.no_grad()
+def _grown(old: Network[Any], new: Network[Any]) -> Network[Any]:
+    """The new network with the old one's weights; rows for new series and categories start as the unknown."""
+    state = new.state_dict()
+    for name, weight in old.state_dict().items():
+        state[name][: len(weight)] = weight
+        if len(state[name]) > len(weight):
+            state[name][len(weight) :] = weight[0]
+    return new

@@ -1,0 +1,100 @@
+"""Network + windows of any number -> their sample paths, means and quantiles, in memory that is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import torch
+
+from logsparse.data.candidates import Pairs
+from logsparse.data.panel import Floats, SeriesId
+from logsparse.data.windows import Windows
+from logsparse.model.decode import Decoded, Keys, decode, draws
+from logsparse.model.network import Network
+
+# W windows, N sample paths, H horizon, Q quantile levels
+
+# Paths decoded side by side: enough for large matrix products, few enough to stay in the caches (docs/LOG.md).
+ROWS = 2048
+# What the caches of the windows decoded side by side may take.
+BYTES = 512 * 2**20
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Of every window asked for; `paths_WNH` where they were to be kept."""
+
+    mean_WH: Floats
+    quantiles_WQH: Floats
+    paths_WNH: Floats | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How to draw."""
+
+    paths: int
+    levels: Sequence[float]
+    method: str
+    seed: int
+    keep_paths: bool
+    device: torch.device
+
+
+def sample(
+    network: Network[Any], windows: Windows, pairs: Pairs, ask: Sampling, *, told: Callable[[int], None] | None = None
+) -> Sampled:
+    """Each window by itself, whatever its neighbours: the work is split by memory only. `told` hears what is done."""
+    horizon = windows.horizon
+    found = Sampled(
+        np.empty((len(pairs), horizon), np.float32),
+        np.empty((len(pairs), len(ask.levels), horizon), np.float32),
+        np.empty((len(pairs), ask.paths, horizon), np.float32) if ask.keep_paths else None,
+    )
+    fed = ask.paths if ask.method == "ancestral" else 1
+    size, parts = _split(network, windows, fed)
+    key_W = series_keys([windows.panel.ids[i] for i in pairs.series_B.tolist()])
+    for begin in range(0, len(pairs), size):
+        part = slice(begin, begin + size)
+        batch = windows(pairs.series_B[part], pairs.start_B[part]).to(ask.device)
+        uniform_BNH = draws(ask.seed, key_W[part], ask.paths, horizon).to(ask.device)
+        decoded = _joined(
+            [decode(network, batch, u, ask.levels, ask.method) for u in uniform_BNH.tensor_split(parts, 1)]
+        )
+        found.mean_WH[part] = decoded.mean_BH.cpu().numpy()
+        found.quantiles_WQH[part] = decoded.quantiles_BQH.cpu().numpy()
+        if found.paths_WNH is not None:
+            found.paths_WNH[part] = decoded.paths_BNH.cpu().numpy()
+        if told is not None:
+            told(len(batch))
+    return found
+
+
+def _split(network: Network[Any], windows: Windows, paths: int) -> tuple[int, int]:
+    """Windows decoded side by side, and parts into which the paths of one are split if they are too many for it."""
+    bytes_a_path = 4 * network.memory_width * windows.horizon
+    most = max(1, min(ROWS, BYTES // bytes_a_path))
+    bytes_a_window = 4 * network.memory_width * windows.context + min(paths, most) * bytes_a_path
+    return max(1, min(most // paths, BYTES // bytes_a_window)), -(-paths // most)
+
+
+def _joined(parts: Sequence[Decoded]) -> Decoded:
+    """Parts of one window's paths. Of so many paths each, the mean of their quantiles is as good as theirs together."""
+    if len(parts) == 1:
+        return parts[0]
+    share = [part.paths_BNH.shape[1] / sum(part.paths_BNH.shape[1] for part in parts) for part in parts]
+    return Decoded(
+        torch.cat([part.paths_BNH for part in parts], dim=1),
+        sum((part.mean_BH * s for part, s in zip(parts, share, strict=True)), torch.tensor(0.0)),
+        sum((part.quantiles_BQH * s for part, s in zip(parts, share, strict=True)), torch.tensor(0.0)),
+    )
+
+
+def series_keys(ids: Sequence[SeriesId]) -> Keys:
+    """A number for each id, the same in every panel, so that a series keeps its draws."""
+    found = [int.from_bytes(blake2b(repr(name).encode(), digest_size=8).digest(), "little") for name in ids]
+    return np.array(found, np.uint64)
