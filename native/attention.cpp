@@ -22,17 +22,18 @@ struct Level {
   const char* name;
   void (*forward)(const Problem&);
   void (*backward)(const Problem&);
+  void (*step)(const StepProblem&);
 };
 
 static std::vector<Level> levels() {
-  std::vector<Level> found{{"baseline", baseline::forward, baseline::backward}};
+  std::vector<Level> found{{"baseline", baseline::forward, baseline::backward, baseline::step}};
 #ifdef LOGSPARSE_X86
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    found.push_back({"avx2", avx2::forward, avx2::backward});
+    found.push_back({"avx2", avx2::forward, avx2::backward, avx2::step});
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
-      found.push_back({"avx512", avx512::forward, avx512::backward});
+      found.push_back({"avx512", avx512::forward, avx512::backward, avx512::step});
   }
 #endif
   return found;
@@ -80,6 +81,22 @@ static void backward(const std::array<Tensor, 7>& tensors, const Sizes& sizes, c
   chosen.backward(p);
 }
 
+// Addresses of steps_k, steps_v and out; (type, series, paths, heads, width, value width, step room, value step, threads).
+static void step(const std::array<Tensor, 3>& tensors, const std::array<int64_t, 3>& dense, const std::array<int64_t, 9>& sizes,
+                 const Distances& old_cells, const Distances& new_cells) {
+  StepProblem p;
+  p.type = static_cast<Type>(sizes[0]);
+  p.series = sizes[1], p.paths = sizes[2], p.heads = sizes[3], p.width = sizes[4], p.value_width = sizes[5];
+  p.step_room = sizes[6], p.value_step = sizes[7], p.threads = sizes[8] > 0 ? int(sizes[8]) : 1;
+  p.old_cells = old_cells.data(), p.old_count = int64_t(old_cells.size());
+  p.new_cells = new_cells.data(), p.new_count = int64_t(new_cells.size());
+  p.q = view(tensors[0]), p.history_k = view(tensors[1]), p.history_v = view(tensors[2]);
+  p.steps_k = reinterpret_cast<const void*>(dense[0]), p.steps_v = reinterpret_cast<const void*>(dense[1]);
+  p.out = reinterpret_cast<void*>(dense[2]);
+  nb::gil_scoped_release release;
+  chosen.step(p);
+}
+
 static void use(const std::string& name) {
   for (const Level& level : available)
     if (name == level.name) {
@@ -95,6 +112,8 @@ NB_MODULE(_native, m) {
         nb::arg("dropout"), "Fill out (the fourth tensor) and lse from q, k, v.");
   m.def("backward", &backward, nb::arg("tensors"), nb::arg("sizes"), nb::arg("distances"), nb::arg("lse"), nb::arg("seed"),
         nb::arg("dropout"), "Fill the gradients (the last three tensors) from q, k, v, grad_out and lse.");
+  m.def("step", &step, nb::arg("tensors"), nb::arg("dense"), nb::arg("sizes"), nb::arg("old_cells"), nb::arg("new_cells"),
+        "Fill out (the third of the dense ones) from q, the history's k and v, and the steps' own.");
   m.def("levels", [] {
     std::vector<std::string> names;
     for (const Level& level : available) names.emplace_back(level.name);

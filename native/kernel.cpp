@@ -1,8 +1,9 @@
-// The kernel's two entries for one instruction set; CMake compiles this file once for each, with LOGSPARSE_ISA set.
+// The kernel's entries for one instruction set; CMake compiles this file once for each, with LOGSPARSE_ISA set.
 #include <cmath>
 
 #include "backward.h"
 #include "forward.h"
+#include "step.h"
 
 namespace logsparse {
 namespace LOGSPARSE_ISA {
@@ -18,6 +19,7 @@ template <template <class, class> class Work> void dispatch(const Problem& p) {
 
 void forward(const Problem& p) { dispatch<Forward>(p); }
 void backward(const Problem& p) { dispatch<Backward>(p); }
+void step(const StepProblem& p) { p.type == Type::float64 ? run_step<double>(p) : run_step<float>(p); }
 
 }  // namespace LOGSPARSE_ISA
 }  // namespace logsparse

@@ -5,7 +5,8 @@ fake tensors and a gradient, so that `torch.compile` sees one opaque node. Nothi
 between the passes: only q, k, v and one log-sum-exp a row.
 """
 
-# B batch, H heads, L length, R rows asked for (L - first_row), D channels of q and k, E channels of v
+# B batch, H heads, L length, R rows asked for (L - first_row), D channels of q and k, E channels of v,
+# N series, P paths
 
 from __future__ import annotations
 
@@ -121,6 +122,20 @@ def _gradients(ctx: Any, grad_BHRE: Tensor, _grad_lse: Tensor | None) -> tuple[T
 
 
 _attend.register_autograd(_gradients, setup_context=_remember)
+
+
+def native_step(
+    q: Tensor, history: tuple[Tensor, Tensor], steps: tuple[Tensor, Tensor], old: Sequence[int], new: Sequence[int]
+) -> Tensor:
+    """One position of every path, as `attention.step` lays out history and steps: (N, P, H, E). No gradient."""
+    (history_k, history_v), (steps_k, steps_v) = history, steps
+    series, paths, heads, width = q.shape
+    out_NPHE = q.new_empty(series, paths, heads, history_v.shape[3])
+    sizes = (_TYPES[q.dtype], series, paths, heads, width, history_v.shape[3])
+    room = (steps_k.stride(4), steps_v.stride(3), torch.get_num_threads())
+    views = [_plain(x) for x in (q.transpose(1, 2), history_k, history_v)]
+    _native.step(views, [x.data_ptr() for x in (steps_k, steps_v, out_NPHE)], (*sizes, *room), list(old), list(new))
+    return out_NPHE
 
 
 def _results(q: Tensor, v: Tensor, first_row: int) -> tuple[Tensor, Tensor]:

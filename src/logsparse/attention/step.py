@@ -13,15 +13,20 @@ after it differ from path to path:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
+from logsparse.attention.native import available, native_step
 from logsparse.attention.pattern import Pattern
 from logsparse.checks import whole
 from logsparse.errors import DataError
+
+# Numbers in the widest vector that any build of the kernel uses.
+_LANES = 16
 
 
 @dataclass
@@ -48,14 +53,13 @@ class StepCache:
                 got=f"{tuple(history_k.shape)} {history_k.dtype} and {tuple(history_v.shape)} {history_v.dtype}",
                 hint="give what attend took as k and v.",
             )
-        series, heads = history_k.shape[:2]
-        room = (series, paths, heads, steps)
-        return StepCache(
-            history_k,
-            history_v,
-            history_k.new_empty((*room, history_k.shape[-1])),
-            history_v.new_empty((*room, history_v.shape[-1])),
-        )
+        batch = (history_k.shape[0], paths, history_k.shape[1])
+        width, value_width = history_k.shape[-1], history_v.shape[-1]
+        # The kernel reads keys along the steps and values along the channels, in whole vectors.
+        room, value_room = _whole_vectors(steps), _whole_vectors(value_width)
+        steps_k = _dense(history_k, (*batch, width, room))[..., :steps].mT
+        steps_v = _dense(history_v, (*batch, room, value_room))[..., :steps, :value_width]
+        return StepCache(history_k, history_v, steps_k, steps_v)
 
     @property
     def length(self) -> int:
@@ -88,6 +92,13 @@ def attend_step(q: Tensor, cache: StepCache, pattern: Pattern, position: int) ->
             hint="append this step's keys and values first.",
         )
     old, new = _cells(pattern, position, cache.history_k.shape[2])
+    if q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64) and available():
+        return native_step(q, (cache.history_k, cache.history_v), (cache.steps_k, cache.steps_v), old, new)
+    return attend_step_plainly(q, cache, old, new)
+
+
+def attend_step_plainly(q: Tensor, cache: StepCache, old: Sequence[int], new: Sequence[int]) -> Tensor:
+    """The same over cells `old` of the history and `new` of the steps, in plain torch: the oracle, on any device."""
     q_NHPD = q.transpose(1, 2) / math.sqrt(q.shape[-1])
 
     old_k_NHMD = _take(cache.history_k, 2, old)
@@ -110,7 +121,17 @@ def _cells(pattern: Pattern, position: int, history: int) -> tuple[tuple[int, ..
     return tuple(c for c in cells if c < history), tuple(c - history for c in cells if c >= history)
 
 
-def _take(x: Tensor, dim: int, cells: tuple[int, ...]) -> Tensor:
+def _dense(like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Memory of this shape that may be read one pair of vectors beyond its end."""
+    size = math.prod(shape)
+    return like.new_zeros(size + 2 * _LANES)[:size].view(shape)
+
+
+def _whole_vectors(count: int) -> int:
+    return -(-count // _LANES) * _LANES
+
+
+def _take(x: Tensor, dim: int, cells: Sequence[int]) -> Tensor:
     """These cells; a view where they are neighbours."""
     if cells and cells[-1] - cells[0] == len(cells) - 1:
         return x.narrow(dim, cells[0], len(cells))

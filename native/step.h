@@ -1,0 +1,170 @@
+// One query a path -> attention at one position: over cells of the history, which all paths of a series share, and over
+// the path's own steps. Paths go four at a time, so that each number of the history that is loaded serves four of them.
+#pragma once
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "problem.h"
+#include "simd.h"
+
+namespace logsparse {
+namespace LOGSPARSE_ISA {
+
+template <class T> struct Step {
+  static constexpr int wide = lanes<T>, pair = 2 * wide;
+  static constexpr T lowest = T(-1e30);  // weight 0 after the softmax
+  const StepProblem& p;
+  const int64_t old_room, new_room, value_room;  // rounded up to whole vectors
+  const T scale;
+  std::vector<T> k, v, q, scores, sum;
+
+  static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+  explicit Step(const StepProblem& problem)
+      : p(problem), old_room(round_up(p.old_count, pair)), new_room(round_up(p.new_count, pair)),
+        value_room(round_up(p.value_width, wide)), scale(T(1.4426950408889634074 / __builtin_sqrt(double(p.width)))) {
+    k.resize(p.width * old_room), v.resize(p.old_count * value_room);
+    q.resize(4 * p.width), scores.resize(4 * (old_room + new_room)), sum.resize(4 * value_room);
+  }
+
+  void series_head(int64_t series, int64_t head) {
+    gather(series, head);
+    int64_t path = 0;
+    for (; path + 4 <= p.paths; path += 4) paths_of<4>(series, head, path);
+    for (; path < p.paths; ++path) paths_of<1>(series, head, path);
+  }
+
+  // The history's cells side by side: keys channel by channel, values row by row.
+  void gather(int64_t series, int64_t head) {
+    const T* from_k = static_cast<const T*>(p.history_k.data) + series * p.history_k.batch + head * p.history_k.head;
+    const T* from_v = static_cast<const T*>(p.history_v.data) + series * p.history_v.batch + head * p.history_v.head;
+    for (int64_t d = 0; d < p.width; ++d) {
+      const T* channel = from_k + d * p.history_k.channel;
+      for (int64_t m = 0; m < p.old_count; ++m) k[d * old_room + m] = channel[p.old_cells[m] * p.history_k.row];
+    }
+    for (int64_t e = 0; e < p.value_width; ++e) {
+      const T* channel = from_v + e * p.history_v.channel;
+      for (int64_t m = 0; m < p.old_count; ++m) v[m * value_room + e] = channel[p.old_cells[m] * p.history_v.row];
+    }
+  }
+
+  template <int G> void paths_of(int64_t series, int64_t head, int64_t path) {
+    const int64_t room = old_room + new_room;
+    for (int g = 0; g < G; ++g) {
+      const T* from = static_cast<const T*>(p.q.data) + series * p.q.batch + (path + g) * p.q.row + head * p.q.head;
+      for (int64_t d = 0; d < p.width; ++d) q[g * p.width + d] = from[d * p.q.channel] * scale;
+    }
+    dots<G>(k.data(), old_room, 0, old_room, room, 0);
+    T total[G];
+    for (int g = 0; g < G; ++g) {
+      const int64_t own = (series * p.paths + path + g) * p.heads + head;
+      own_scores(static_cast<const T*>(p.steps_k) + own * p.width * p.step_room, g, room);
+      total[g] = weigh(&scores[g * room]);
+    }
+    mix<G>(v.data(), p.old_count, room);
+    for (int g = 0; g < G; ++g) {
+      const int64_t own = (series * p.paths + path + g) * p.heads + head;
+      const T* rows = static_cast<const T*>(p.steps_v) + own * p.step_room * p.value_step;
+      T* into = &sum[g * value_room];
+      for (int64_t m = 0; m < p.new_count; ++m) {
+        const Vec<T> weight = all<T>(scores[g * room + old_room + m]);
+        const T* row = rows + p.new_cells[m] * p.value_step;
+        for (int64_t e = 0; e < value_room; e += wide) store(into + e, load(into + e) + weight * load(row + e));
+      }
+      T* out = static_cast<T*>(p.out) + own * p.value_width;
+      for (int64_t e = 0; e < p.value_width; ++e) out[e] = into[e] / total[g];
+    }
+  }
+
+  // scores[g][at + m] = q[g] . column m of `columns`, for whole pairs of vectors.
+  template <int G> void dots(const T* columns, int64_t stride, int64_t begin, int64_t count, int64_t room, int64_t at) {
+    for (int64_t m = 0; m < count; m += pair) {
+      Vec<T> low[G] = {}, high[G] = {};
+      for (int64_t d = 0; d < p.width; ++d) {
+        const T* column = columns + d * stride + begin + m;
+        const Vec<T> a = load(column), b = load(column + wide);
+        for (int g = 0; g < G; ++g) {
+          const Vec<T> x = all<T>(q[g * p.width + d]);
+          low[g] += x * a, high[g] += x * b;
+        }
+      }
+      for (int g = 0; g < G; ++g) store(&scores[g * room + at + m], low[g]), store(&scores[g * room + at + m + wide], high[g]);
+    }
+  }
+
+  void own_scores(const T* steps, int g, int64_t room) {
+    T* into = &scores[g * room + old_room];
+    const T* query = &q[g * p.width];
+    if (p.new_count && p.new_cells[p.new_count - 1] - p.new_cells[0] == p.new_count - 1) {
+      for (int64_t m = 0; m < new_room; m += pair) {
+        Vec<T> low{}, high{};
+        for (int64_t d = 0; d < p.width; ++d) {
+          const T* column = steps + d * p.step_room + p.new_cells[0] + m;
+          const Vec<T> x = all<T>(query[d]);
+          low += x * load(column), high += x * load(column + wide);
+        }
+        store(into + m, low), store(into + m + wide, high);
+      }
+    } else {
+      for (int64_t m = 0; m < p.new_count; ++m) {
+        T found = 0;
+        for (int64_t d = 0; d < p.width; ++d) found += query[d] * steps[d * p.step_room + p.new_cells[m]];
+        into[m] = found;
+      }
+    }
+    for (int64_t m = p.old_count; m < old_room; ++m) scores[g * room + m] = lowest;
+    for (int64_t m = p.new_count; m < new_room; ++m) into[m] = lowest;
+  }
+
+  // Scores -> weights that are not yet divided by their sum, which is returned.
+  T weigh(T* row) {
+    const int64_t room = old_room + new_room;
+    Vec<T> top = all<T>(lowest);
+    for (int64_t m = 0; m < room; m += wide) top = larger<T>(load(row + m), top);
+    T highest = top[0];
+    for (int i = 1; i < wide; ++i) highest = highest > top[i] ? highest : top[i];
+    Vec<T> sums{};
+    for (int64_t m = 0; m < room; m += wide) {
+      const Vec<T> weight = exp2<T>(load(row + m) - highest);
+      sums += weight;
+      store(row + m, weight);
+    }
+    T total = 0;
+    for (int i = 0; i < wide; ++i) total += sums[i];
+    return total;
+  }
+
+  // sum[g] = weights of the history times its values.
+  template <int G> void mix(const T* rows, int64_t count, int64_t room) {
+    for (int64_t e = 0; e < value_room; e += wide) {
+      Vec<T> found[G] = {};
+      for (int64_t m = 0; m < count; ++m) {
+        const Vec<T> row = load(rows + m * value_room + e);
+        for (int g = 0; g < G; ++g) found[g] += all<T>(scores[g * room + m]) * row;
+      }
+      for (int g = 0; g < G; ++g) store(&sum[g * value_room + e], found[g]);
+    }
+  }
+};
+
+template <class T> void run_step(const StepProblem& p) {
+  bool failed = false;
+  const int64_t tasks = p.series * p.heads;
+#pragma omp parallel num_threads(p.threads)
+  {
+    try {
+      Step<T> work(p);
+#pragma omp for schedule(dynamic)
+      for (int64_t task = 0; task < tasks; ++task) work.series_head(task / p.heads, task % p.heads);
+    } catch (const std::bad_alloc&) {
+#pragma omp atomic write
+      failed = true;
+    }
+  }
+  if (failed) throw std::bad_alloc();
+}
+
+}  // namespace LOGSPARSE_ISA
+}  // namespace logsparse

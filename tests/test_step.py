@@ -1,0 +1,78 @@
+"""One position of many paths: the kernel gives the plain answer for any sizes, strides and cells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from logsparse.attention.native import _native
+from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
+from logsparse.attention.step import StepCache, _cells, attend_step, attend_step_plainly
+
+PATTERNS = [full(), logsparse(), local(5), restart(7, 2), from_distances([0, 3]), full(dense_rows=4)]
+
+
+def filled(
+    *, paths: int, history: int, taken: int, width: int, value_width: int, turned: bool, dtype: torch.dtype
+) -> tuple[Tensor, StepCache]:
+    """A query and a cache of 3 series and 2 heads, `turned`: channel-first in memory."""
+    draw = torch.Generator().manual_seed(0)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=draw, dtype=dtype)
+
+    if turned:
+        past = random(3, 2, width, history).mT, random(3, 2, value_width, history).mT
+    else:
+        past = random(3, 2, history, width), random(3, 2, history, value_width)
+    cache = StepCache.start(*past, paths=paths, steps=taken + 2)
+    for _ in range(taken):
+        cache.append(random(3, paths, 2, width), random(3, paths, 2, value_width))
+    return random(3, paths, 2, width), cache
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("pattern", PATTERNS, ids=str)
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"paths": 1, "history": 1, "taken": 1, "width": 1, "value_width": 1, "turned": False},
+        {"paths": 3, "history": 16, "taken": 16, "width": 12, "value_width": 12, "turned": True},
+        {"paths": 4, "history": 17, "taken": 33, "width": 25, "value_width": 7, "turned": True},
+        {"paths": 9, "history": 100, "taken": 5, "width": 7, "value_width": 64, "turned": False},
+        {"paths": 6, "history": 40, "taken": 1, "width": 33, "value_width": 17, "turned": True},
+    ],
+    ids=str,
+)
+def test_every_level_of_the_kernel_gives_the_plain_answer(
+    sizes: dict[str, Any], pattern: Pattern, dtype: torch.dtype
+) -> None:
+    q, cache = filled(**sizes, dtype=dtype)
+    position = cache.length - 1
+    expected = attend_step_plainly(q, cache, *_cells(pattern, position, sizes["history"]))
+    best = _native.level()
+    try:
+        for level in _native.levels():
+            _native.use(level)
+            found = attend_step(q, cache, pattern, position)
+            tolerance = 1e-5 if dtype == torch.float32 else 1e-12
+            torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+    finally:
+        _native.use(best)
+
+
+def test_large_scores_do_not_overflow() -> None:
+    q, cache = filled(paths=4, history=9, taken=3, width=8, value_width=8, turned=True, dtype=torch.float32)
+    found = attend_step(1e4 * q, cache, full(), cache.length - 1)
+    expected = attend_step_plainly(1e4 * q, cache, *_cells(full(), cache.length - 1, 9))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_query_of_any_strides_is_taken_as_it_is() -> None:
+    q, cache = filled(paths=5, history=9, taken=3, width=8, value_width=8, turned=True, dtype=torch.float32)
+    strange = q.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0)
+    position = cache.length - 1
+    assert (attend_step(strange, cache, full(), position) == attend_step(q, cache, full(), position)).all()
