@@ -24,7 +24,7 @@ template <class T> struct Step {
 
   explicit Step(const StepProblem& problem)
       : p(problem), old_room(round_up(p.old_count, pair)), new_room(round_up(p.new_count, pair)),
-        value_room(round_up(p.value_width, wide)), scale(T(1.4426950408889634074 / __builtin_sqrt(double(p.width)))) {
+        value_room(round_up(p.value_width, pair)), scale(T(1.4426950408889634074 / __builtin_sqrt(double(p.width)))) {
     k.resize(p.width * old_room), v.resize(p.old_count * value_room);
     q.resize(4 * p.width), scores.resize(4 * (old_room + new_room)), sum.resize(4 * value_room);
   }
@@ -68,11 +68,7 @@ template <class T> struct Step {
       const int64_t own = (series * p.paths + path + g) * p.heads + head;
       const T* rows = static_cast<const T*>(p.steps_v) + own * p.step_room * p.value_step;
       T* into = &sum[g * value_room];
-      for (int64_t m = 0; m < p.new_count; ++m) {
-        const Vec<T> weight = all<T>(scores[g * room + old_room + m]);
-        const T* row = rows + p.new_cells[m] * p.value_step;
-        for (int64_t e = 0; e < value_room; e += wide) store(into + e, load(into + e) + weight * load(row + e));
-      }
+      add_own(rows, &scores[g * room + old_room], into);
       T* out = static_cast<T*>(p.out) + own * p.value_width;
       for (int64_t e = 0; e < p.value_width; ++e) out[e] = into[e] / total[g];
     }
@@ -136,15 +132,36 @@ template <class T> struct Step {
     return total;
   }
 
-  // sum[g] = weights of the history times its values.
+  // sum[g] = weights of the history times its values. Two vectors of channels at a time keep the processor's adders busy.
   template <int G> void mix(const T* rows, int64_t count, int64_t room) {
-    for (int64_t e = 0; e < value_room; e += wide) {
-      Vec<T> found[G] = {};
+    for (int64_t e = 0; e < value_room; e += pair) {
+      Vec<T> low[G] = {}, high[G] = {};
       for (int64_t m = 0; m < count; ++m) {
-        const Vec<T> row = load(rows + m * value_room + e);
-        for (int g = 0; g < G; ++g) found[g] += all<T>(scores[g * room + m]) * row;
+        const Vec<T> a = load(rows + m * value_room + e), b = load(rows + m * value_room + e + wide);
+        for (int g = 0; g < G; ++g) {
+          const Vec<T> weight = all<T>(scores[g * room + m]);
+          low[g] += weight * a, high[g] += weight * b;
+        }
       }
-      for (int g = 0; g < G; ++g) store(&sum[g * value_room + e], found[g]);
+      for (int g = 0; g < G; ++g) store(&sum[g * value_room + e], low[g]), store(&sum[g * value_room + e + wide], high[g]);
+    }
+  }
+
+  // into += weights of the path's own steps times their values; even and odd steps apart, for the same reason.
+  void add_own(const T* rows, const T* weights, T* into) {
+    for (int64_t e = 0; e < value_room; e += pair) {
+      Vec<T> low[2] = {load(into + e), Vec<T>{}}, high[2] = {load(into + e + wide), Vec<T>{}};
+      int64_t m = 0;
+      for (; m + 2 <= p.new_count; m += 2)
+        for (int odd = 0; odd < 2; ++odd) {
+          const T* row = rows + p.new_cells[m + odd] * p.value_step + e;
+          low[odd] += all<T>(weights[m + odd]) * load(row), high[odd] += all<T>(weights[m + odd]) * load(row + wide);
+        }
+      if (m < p.new_count) {
+        const T* row = rows + p.new_cells[m] * p.value_step + e;
+        low[0] += all<T>(weights[m]) * load(row), high[0] += all<T>(weights[m]) * load(row + wide);
+      }
+      store(into + e, low[0] + low[1]), store(into + e + wide, high[0] + high[1]);
     }
   }
 };

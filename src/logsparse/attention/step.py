@@ -25,8 +25,8 @@ from logsparse.attention.pattern import Pattern
 from logsparse.checks import whole
 from logsparse.errors import DataError
 
-# Numbers in the widest vector that any build of the kernel uses.
-_LANES = 16
+# Numbers in two of the widest vectors that any build of the kernel uses.
+_LANES = 32
 
 
 @dataclass
@@ -55,10 +55,9 @@ class StepCache:
             )
         batch = (history_k.shape[0], paths, history_k.shape[1])
         width, value_width = history_k.shape[-1], history_v.shape[-1]
-        # The kernel reads keys along the steps and values along the channels, in whole vectors.
-        room, value_room = _whole_vectors(steps), _whole_vectors(value_width)
-        steps_k = _dense(history_k, (*batch, width, room))[..., :steps].mT
-        steps_v = _dense(history_v, (*batch, room, value_room))[..., :steps, :value_width]
+        # The kernel reads keys along the steps and values along the channels.
+        steps_k = _dense(history_k, (*batch, width, steps)).mT
+        steps_v = _dense(history_v, (*batch, steps, value_width))
         return StepCache(history_k, history_v, steps_k, steps_v)
 
     @property
@@ -122,13 +121,9 @@ def _cells(pattern: Pattern, position: int, history: int) -> tuple[tuple[int, ..
 
 
 def _dense(like: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Memory of this shape that may be read one pair of vectors beyond its end."""
+    """Memory of this shape that may be read a pair of vectors beyond its end, as the kernel does."""
     size = math.prod(shape)
-    return like.new_zeros(size + 2 * _LANES)[:size].view(shape)
-
-
-def _whole_vectors(count: int) -> int:
-    return -(-count // _LANES) * _LANES
+    return like.new_zeros(size + _LANES)[:size].view(shape)
 
 
 def _take(x: Tensor, dim: int, cells: Sequence[int]) -> Tensor:
