@@ -21,7 +21,7 @@ ORDER = [
     "data.calendar", "data.panel", "data.columns", "data.times",
     "data.delimited", "data.parts", "data.files", "data.table", "data.grid", "data.frame", "data.clock", "data.future",
     "data.moments", "data.features", "data.scale", "data.candidates", "data.sampler", "data.windows",
-    "data.known", "data.synthetic",
+    "data.known", "data.keep", "data.synthetic",
     "defaults",
     "pictures", "progress",
     "attention.panels", "attention.draw",
@@ -30,7 +30,7 @@ ORDER = [
     "model.inverse_cdf", "model.likelihood", "model.network", "model.transformer", "model.decode", "model.sample",
     "train.optim", "train.average", "train.checkpoint", "train.distributed", "train.batches", "train.loop",
     "forecast", "forecaster",
-    "baselines", "baselines.naive",
+    "baselines", "baselines.naive", "saved",
     "backtesting", "metrics",
     "commands.pattern", "cli", "__main__",
 ]  # fmt: skip
@@ -40,7 +40,7 @@ MAY_SEE_FRAMES = {
     "data.times", "data.delimited", "data.parts", "data.files", "data.table", "data.grid", "data.frame", "data.clock",
     "data.future", "forecast", "backtesting", "metrics", "cli",
 }  # fmt: skip
-MAY_SEE_TORCH = {"data.windows"}
+MAY_SEE_TORCH = {"data.windows", "folder", "forecaster"}
 
 
 def module(path: Path) -> str:

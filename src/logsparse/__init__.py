@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from logsparse.forecast import Forecast, Forecaster
     from logsparse.forecaster import LogSparse
     from logsparse.metrics import crps_samples, score
+    from logsparse.saved import load
 
 __version__ = version("logsparse")
 
@@ -32,6 +33,7 @@ _HOMES = {
     "Forecaster": "forecast",
     "LogSparse": "forecaster",
     "crps_samples": "metrics",
+    "load": "saved",
     "score": "metrics",
 }
 
@@ -47,6 +49,7 @@ __all__ = [
     "SeasonalNaive",
     "backtest",
     "crps_samples",
+    "load",
     "score",
     "to_panel",
 ]

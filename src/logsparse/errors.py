@@ -30,6 +30,10 @@ class DataError(LogsparseError):
         )
 
 
+class StepUnknownError(DataError):
+    """The data do not tell their step; whoever knows it can go on."""
+
+
 class ConfigError(LogsparseError):
     """A setting breaks a rule."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
@@ -17,13 +18,16 @@ from logsparse.data.clock import clock_time, stamps
 from logsparse.data.columns import ID, TIME, Columns
 from logsparse.data.frame import to_panel
 from logsparse.data.future import join_future
+from logsparse.data.keep import keep, recall
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.table import give
 from logsparse.data.times import When
-from logsparse.errors import ConfigError, DataError, NotFittedError
+from logsparse.errors import ConfigError, DataError, NotFittedError, StepUnknownError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from logsparse.folder import ModelFolder
 
 Levels = Sequence[float] | NDArray[np.floating[Any]]
 LEVELS: Levels = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -137,6 +141,17 @@ class Forecaster(ABC):
     @abstractmethod
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast: ...
 
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What `_fit` learned, as plain JSON and as arrays."""
+        return {}, {}
+
+    def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        """What `_state` gave becomes what `_fit` would have learned."""
+
+    def _remembered(self) -> int | None:
+        """Last steps of a series that a forecast needs; none: all of them."""
+        return None
+
     def check(self) -> None:
         """Refuse settings that cannot be meant, before any data are read; a subclass adds its own."""
         whole("horizon", self.horizon, hint="count the steps to forecast.")
@@ -166,16 +181,73 @@ class Forecaster(ABC):
         """A forecast of each history; without samples, where a subclass can do without keeping them."""
         return (self._forecast(history, levels) for history in histories)
 
-    def history(self, data: Any = None, future: Any = None) -> Panel:
-        """What to forecast from: the fitted data, or these, with what is known of the future."""
+    def _read(self, data: Any) -> Panel:
+        """Data as the fitted ones were read, or those themselves."""
         if not hasattr(self, "panel_"):
             raise NotFittedError(self)
-        panel = self.panel_ if data is None else to_panel(data, **self.columns_)
+        try:
+            panel = self.panel_ if data is None else to_panel(data, **self.columns_)
+        except StepUnknownError:
+            # A history of single values tells no step; it can only mean the one that was fitted.
+            panel = to_panel(data, **{**self.columns_, "freq": str(self.panel_.freq)})
         if panel.freq != self.panel_.freq:
             raise DataError(
                 "The history must have the step that was fitted.",
                 got=f"steps of {panel.freq} after {self.panel_.freq}",
                 hint="resample it, or fit again; freq= at fit() holds for later histories too.",
+            )
+        return panel
+
+    def save(self, path: str | Path, *, history: bool = True) -> None:
+        """A folder that `logsparse.load` reads on any machine; without history, predict() must be given one.
+
+        A model that stood there is replaced in one stroke; anything else is refused.
+        """
+        from logsparse.folder import ModelFolder, write
+
+        if not hasattr(self, "panel_"):
+            raise NotFittedError(self)
+        facts, values = keep(self.panel_, self._remembered() if history else 1)
+        learned, arrays = self._state()
+        columns = {name: list(x) if isinstance(x, (list, tuple)) else x for name, x in self.columns_.items()}
+        written = ModelFolder(
+            kind=type(self).__name__,
+            config={"settings": self.settings(), "columns": {**columns, "freq": facts["freq"]}},
+            series={"panel": facts, "learned": learned},
+            weights=arrays,
+            history=values if history else None,
+        )
+        write(path, written)
+
+    @classmethod
+    def restored(cls, written: ModelFolder, **changed: Any) -> Self:
+        """A forecaster as it was when it was saved, but for settings to be changed."""
+        self = cls(**{**cls.read_settings(written.config["settings"]), **changed})
+        self.check()
+        facts = written.series["panel"]
+        nothing = {"values": np.full(sum(facts["lengths"]), np.nan, np.float32)}
+        self.panel_ = recall(facts, nothing if written.history is None else written.history)
+        self.columns_ = written.config["columns"]
+        self._restore(written.series["learned"], written.weights)
+        return self
+
+    def settings(self) -> dict[str, Any]:
+        """What it was made with, as plain JSON."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_") and name[-1] != "_"}
+
+    @classmethod
+    def read_settings(cls, written: Mapping[str, Any]) -> dict[str, Any]:
+        """What `settings` gave, as arguments of the constructor."""
+        return dict(written)
+
+    def history(self, data: Any = None, future: Any = None) -> Panel:
+        """What to forecast from: the fitted data, or these, with what is known of the future."""
+        panel = self._read(data)
+        if data is None and np.isnan(panel.values).all():
+            raise DataError(
+                "A model that was saved without history forecasts from one that is given.",
+                got="no history",
+                hint="predict(frame) with the last steps of each series, or save(history=True).",
             )
         if future is not None and not panel.covariates:
             raise ConfigError(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self, Unpack
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from logsparse.checks import whole
 from logsparse.config import Config
@@ -16,7 +18,6 @@ from logsparse.data.candidates import Pairs
 from logsparse.data.clock import clock_time
 from logsparse.data.columns import Columns
 from logsparse.data.features import Features
-from logsparse.data.frame import to_panel
 from logsparse.data.known import Known
 from logsparse.data.panel import Panel
 from logsparse.data.times import When
@@ -94,7 +95,7 @@ class LogSparse(Forecaster):
 
     def fine_tune(self, data: Any, *, until: When | None = None, folder: Path | None = None) -> Self:
         """Go on learning from new data, new series included; what the features are scaled by stays as it was."""
-        panel = self.history(to_panel(data, **self.columns_))
+        panel = self._read(data)
         if until is not None:
             panel = panel.until(clock_time(panel, until))
         known = self.known_.joined(panel)
@@ -142,6 +143,37 @@ class LogSparse(Forecaster):
             best = best_of(run, range(self.seed, self.seed + config.train.seeds))
         self.network_, self.story_ = best.network, best.story
         self.network_.settle_unknown()
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        facts = {
+            "config": self.config_.to_dict(),
+            "known": self.known_.to_dict(),
+            "features": self.features_.to_dict(),
+            "story": asdict(self.story_),
+        }
+        # A trip through JSON turns tuples into lists, as a reader will find them.
+        plain: dict[str, Any] = json.loads(json.dumps(facts))
+        return plain, {name: tensor.cpu().numpy() for name, tensor in self.network_.state_dict().items()}
+
+    def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.config_, self.known_ = Config.from_dict(facts["config"]), Known.from_dict(facts["known"])
+        self.features_, self.story_ = Features.from_dict(facts["features"]), Story(**facts["story"])
+        self.network_ = self._network(self.config_, len(self.features_), self.known_)
+        self.network_.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+
+    def _remembered(self) -> int:
+        return self.config_.context + max(self.config_.model.lags)
+
+    def settings(self) -> dict[str, Any]:
+        """What it was made with, as plain JSON."""
+        config = None if self.config is None else json.loads(json.dumps(self.config.to_dict()))
+        return {**super().settings(), "config": config}
+
+    @classmethod
+    def read_settings(cls, written: Mapping[str, Any]) -> dict[str, Any]:
+        """What `settings` gave, as arguments of the constructor."""
+        config = written["config"]
+        return {**written, "config": None if config is None else Config.from_dict(config)}
 
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
         pairs = Pairs(np.arange(len(panel)), panel.lengths)

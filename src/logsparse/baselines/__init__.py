@@ -11,7 +11,10 @@ from logsparse.errors import ConfigError
 if TYPE_CHECKING:
     from logsparse.forecast import Forecaster
 
-NAMES = {"seasonal-naive": "logsparse.baselines.naive:SeasonalNaive"}
+NAMES = {
+    "logsparse": "logsparse.forecaster:LogSparse",
+    "seasonal-naive": "logsparse.baselines.naive:SeasonalNaive",
+}
 
 
 def named(name: str, horizon: int) -> Forecaster:

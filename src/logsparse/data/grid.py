@@ -13,7 +13,7 @@ from logsparse.data.calendar import DAY, SECOND, Freq, Ints, Step, every_other_b
 from logsparse.data.panel import Floats, SeriesId, Static
 from logsparse.data.table import as_text
 from logsparse.data.times import moments, to_days
-from logsparse.errors import DataError
+from logsparse.errors import DataError, StepUnknownError
 
 TimeKind = tuple[Literal["integer", "date", "datetime"], str | None]
 # A grid this much larger than the rows that fill it comes from a wrong step or a stray time, and only eats memory.
@@ -95,7 +95,7 @@ def lay_out(
         rows, freq = _on_the_right_clock(rows, freq, zone, given=asked is not None)
     freq = freq or (Freq("index", 1) if not dates else None)
     if freq is None or (freq.kind == "index") == dates:
-        raise DataError(
+        raise (StepUnknownError if freq is None else DataError)(
             "The step must follow from the times, or be given.",
             got="no series with two times" if freq is None else f"freq={asked!r} for {column.dtype} times",
             hint="give it with freq=, such as freq='h' for dates or freq=1 for integers.",

@@ -1,0 +1,35 @@
+"""A model folder -> the forecaster that was saved there, whichever it was."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from logsparse.baselines import NAMES
+from logsparse.errors import DataError
+from logsparse.forecast import Forecaster
+
+_HOMES = {home.partition(":")[2]: home.partition(":")[0] for home in NAMES.values()}
+
+
+def load(path: str | Path, **changed: Any) -> Forecaster:
+    """What `save` wrote, ready to forecast; settings such as device="cpu" or samples=500 may be changed on the way."""
+    from logsparse.folder import read
+
+    written = read(path)
+    if written.kind not in _HOMES:
+        raise DataError(
+            f"A saved model must be of a kind that this logsparse knows: {', '.join(sorted(_HOMES))}.",
+            got=f"{written.kind} in {path}, written by logsparse {written.version}",
+            hint="update logsparse.",
+        )
+    kind: type[Forecaster] = getattr(import_module(_HOMES[written.kind]), written.kind)
+    try:
+        return kind.restored(written, **changed)
+    except (KeyError, TypeError, RuntimeError, IndexError) as error:
+        raise DataError(
+            f"{path} must hold everything that a {written.kind} needs.",
+            got=f"{type(error).__name__}: {error}",
+            hint="save the model again.",
+        ) from error

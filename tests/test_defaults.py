@@ -1,0 +1,69 @@
+"""The settings a user gets who names only the horizon follow from the data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import small
+from logsparse.data.calendar import Freq
+from logsparse.data.panel import Floats, Panel
+from logsparse.defaults import likelihood_for, recommend
+
+
+def panel(values: Floats, freq: str = "h") -> Panel:
+    made = small.panel(series=1, steps=len(values), missing=0)
+    return replace(made, values=values.astype(np.float32), freq=Freq.parse(freq))
+
+
+RNG = np.random.default_rng(0)
+FAMILIES = {
+    "student-t": RNG.normal(size=300),
+    "zero-inflated": np.where(RNG.random(300) < 0.4, 0, RNG.gamma(2, size=300)),
+    "negative-binomial": RNG.poisson(3, 300).astype(float),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_likelihood_fits_the_values(name: str) -> None:
+    assert likelihood_for(panel(FAMILIES[name])) == name
+
+
+def test_large_whole_numbers_and_switches_are_no_counts() -> None:
+    assert likelihood_for(panel(RNG.integers(1, 10_000, 300).astype(float))) == "student-t"
+    assert likelihood_for(panel(RNG.integers(0, 2, 300).astype(float))) == "zero-inflated"
+
+
+def test_missing_values_do_not_count() -> None:
+    values = FAMILIES["negative-binomial"].copy()
+    values[::3] = np.nan
+    assert likelihood_for(panel(values)) == "negative-binomial"
+
+
+@pytest.mark.parametrize(
+    ("freq", "horizon", "context", "lags"),
+    [
+        ("h", 24, 168, (1, 23, 24, 25, 47, 48, 49, 72, 96, 168)),
+        ("D", 14, 28, (1, 6, 7, 8, 13, 14, 15, 21, 28)),
+        ("MS", 12, 48, (1, 11, 12, 13, 23, 24, 25, 36, 48)),
+        ("15min", 96, 336, (1, 95, 96, 97, 191, 192, 193, 288, 384, 672)),
+    ],
+)
+def test_context_and_lags_follow_from_the_frequency(
+    freq: str, horizon: int, context: int, lags: tuple[int, ...]
+) -> None:
+    found = recommend(panel(np.ones(4000), freq), horizon)
+    assert (found.context, found.model.lags) == (context, lags)
+
+
+def test_short_series_get_a_short_context_and_few_lags() -> None:
+    found = recommend(panel(np.ones(60)), 12)
+    assert found.context == 24
+    assert found.model.lags == (1, 23, 24, 25)
+    assert recommend(panel(np.ones(9)), 2).context >= 1
+
+
+def test_a_given_context_is_kept() -> None:
+    assert recommend(panel(np.ones(900)), 24, 500).context == 500

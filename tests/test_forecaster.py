@@ -1,0 +1,291 @@
+"""LogSparse, as a user meets it: fit, predict, save, load, go on learning, and every odd history there is."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+import logsparse as ls
+import small
+from logsparse.data.frame import to_panel
+
+LEVELS = [0.1, 0.5, 0.9]
+QUANTILES = ["q0.1", "q0.5", "q0.9"]
+
+
+def frame(series: int = 4, steps: int = 90, *, first: int = 0, seed: int = 0) -> pl.DataFrame:
+    """Hourly waves of different sizes; series are called s0, s1, ..."""
+    rng = np.random.default_rng(seed)
+    hours = np.arange(steps)
+    tables = []
+    for i in range(first, first + series):
+        y = 10 * (i + 1) * (2 + np.sin(hours * np.pi / 12) + 0.1 * rng.normal(size=steps))
+        ds = np.datetime64("2024-01-01T00:00", "us") + hours.astype("timedelta64[h]")
+        tables.append(pl.DataFrame({"unique_id": f"s{i}", "ds": ds, "y": y.astype(np.float32)}))
+    return pl.concat(tables)
+
+
+def quick(model: dict[str, Any] | None = None, **options: Any) -> ls.LogSparse:
+    """Two layers, a few steps; 20 paths."""
+    config = small.config({"unknown_series": 0.2, "see_missing": True, "lags": (1, 5), **(model or {})}, epochs=1)
+    return ls.LogSparse(**{"horizon": 6, "config": config, "samples": 20, "verbose": False, **options})
+
+
+@pytest.fixture(scope="module")
+def fitted() -> ls.LogSparse:
+    return quick().fit(frame())
+
+
+def check_frame(found: pl.DataFrame, ids: list[str], horizon: int = 6) -> None:
+    assert found["unique_id"].unique(maintain_order=True).to_list() == ids
+    assert len(found) == horizon * len(ids)
+    numbers = found.select("mean", *QUANTILES).to_numpy()
+    assert np.isfinite(numbers).all()
+    assert (np.diff(found.select(QUANTILES).to_numpy(), axis=1) >= 0).all()
+
+
+def test_forecasts_follow_the_end_of_the_fitted_data(fitted: ls.LogSparse) -> None:
+    found = fitted.predict(quantiles=LEVELS)
+    check_frame(found, ["s0", "s1", "s2", "s3"])
+    last = frame()["ds"].max()
+    assert found["ds"].min() == last + pl.Series([3_600_000_000]).cast(pl.Duration("us"))[0]  # type: ignore[operator]
+
+
+def test_the_same_call_twice_gives_the_same_bits(fitted: ls.LogSparse) -> None:
+    assert fitted.predict().equals(fitted.predict())
+    assert quick().fit(frame()).predict().equals(quick().fit(frame()).predict())
+    assert not quick(seed=1).fit(frame()).predict().equals(fitted.predict())
+
+
+def test_a_series_has_the_same_forecast_alone_and_among_others(fitted: ls.LogSparse) -> None:
+    among = fitted.predict(frame(), quantiles=LEVELS).filter(pl.col("unique_id") == "s2")
+    alone = fitted.predict(frame().filter(pl.col("unique_id") == "s2"), quantiles=LEVELS)
+    np.testing.assert_allclose(alone.select(QUANTILES).to_numpy(), among.select(QUANTILES).to_numpy(), rtol=1e-5)
+
+
+def test_forecast_and_predict_say_the_same_and_forecast_has_the_samples(fitted: ls.LogSparse) -> None:
+    forecast = fitted.forecast(quantiles=LEVELS)
+    assert forecast.samples is not None
+    assert forecast.samples.shape == (4, 20, 6)
+    assert forecast.frame().equals(fitted.predict(quantiles=LEVELS))
+    assert forecast.quantile(0.77).shape == (4, 6)
+
+
+def test_more_samples_can_be_asked_for(fitted: ls.LogSparse) -> None:
+    more = copy.copy(fitted)
+    more.samples = 2500
+    samples = more.forecast(frame(series=1)).samples
+    assert samples is not None
+    assert samples.shape == (1, 2500, 6)
+
+
+def test_a_second_fit_forgets_the_first(fitted: ls.LogSparse) -> None:
+    again = copy.deepcopy(fitted).fit(frame(series=2, first=7))
+    check_frame(again.predict(quantiles=LEVELS), ["s7", "s8"])
+    assert again.predict().equals(quick().fit(frame(series=2, first=7)).predict())
+
+
+def with_gaps(table: pl.DataFrame) -> pl.DataFrame:
+    return table.filter(pl.int_range(pl.len()) % 7 != 3)
+
+
+def with_nulls(table: pl.DataFrame) -> pl.DataFrame:
+    return table.with_columns(y=pl.when(pl.int_range(pl.len()) % 5 == 1).then(None).otherwise(pl.col("y")))
+
+
+ODD = {
+    "a series never seen": frame(series=1, first=9),
+    "known and new series": frame(series=3, first=2),
+    "shorter than the context": frame(series=2, steps=5),
+    "one value": frame(series=1, steps=1),
+    "gaps": with_gaps(frame(series=2)),
+    "missing values": with_nulls(frame(series=2)),
+    "missing values at the end": frame(series=2).with_columns(
+        y=pl.when(pl.col("ds") > pl.col("ds").max() - pl.duration(hours=10)).then(None).otherwise(pl.col("y"))
+    ),
+    "all zero": frame(series=1).with_columns(y=pl.lit(0.0)),
+    "constant": frame(series=1).with_columns(y=pl.lit(123.0)),
+    "huge": frame(series=1).with_columns(y=pl.col("y") * 1e12),
+    "tiny": frame(series=1).with_columns(y=pl.col("y") * 1e-12),
+    "negative": frame(series=1).with_columns(y=-pl.col("y")),
+    "one series only": frame(series=1),
+    "different ends": pl.concat([frame(series=1), frame(series=1, first=1, steps=50)]),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_histories_get_finite_ordered_quantiles(fitted: ls.LogSparse, name: str) -> None:
+    history = ODD[name]
+    ids = history["unique_id"].unique(maintain_order=True).to_list()
+    check_frame(fitted.predict(history, quantiles=LEVELS), ids)
+
+
+@pytest.mark.parametrize("name", [n for n in ODD if n not in ("one value", "shorter than the context")])
+def test_odd_data_can_be_fitted(name: str) -> None:
+    history = ODD[name]
+    ids = history["unique_id"].unique(maintain_order=True).to_list()
+    check_frame(quick().fit(history).predict(quantiles=LEVELS), ids)
+
+
+@pytest.mark.parametrize("family", ["zero-inflated", "negative-binomial"])
+def test_forecasts_are_not_negative_where_the_likelihood_says_so(family: str) -> None:
+    counts = frame().with_columns(y=pl.col("y").round().clip(0) * (pl.int_range(pl.len()) % 3 > 0))
+    forecast = quick({"likelihood": family}).fit(counts).forecast(quantiles=[0.01, 0.5])
+    assert forecast.samples is not None
+    assert forecast.samples.min() >= 0
+    assert forecast.quantiles.min() >= 0
+
+
+def test_values_that_a_likelihood_cannot_have_are_refused_before_training() -> None:
+    with pytest.raises(
+        ls.DataError, match=r'The targets of likelihood "zero-inflated" must be numbers from 0 on. Got -'
+    ):
+        quick({"likelihood": "zero-inflated"}).fit(ODD["negative"])
+
+
+def test_new_series_are_forecast_as_unknown_whatever_their_name(fitted: ls.LogSparse) -> None:
+    first = frame(series=1, first=9)
+    renamed = first.with_columns(unique_id=pl.lit("other"))
+    means = [fitted.forecast(table, quantiles=LEVELS) for table in (first, renamed)]
+    # Other draws, the same law: the first step's quantiles are exact.
+    np.testing.assert_allclose(means[0].quantiles[..., 0], means[1].quantiles[..., 0], rtol=1e-5)
+
+
+def test_static_categories_are_learned_and_new_ones_are_unknown() -> None:
+    kinds = pl.col("unique_id").replace_strict({"s0": "a", "s1": "b", "s2": "a", "s3": "b"})
+    table = frame().with_columns(kind=kinds)
+    model = quick({"embed_series": False}).fit(table, static=["kind"])
+    assert sum("static" in name for name, _ in model.network_.named_parameters()) == 1
+    other = model.predict(table.with_columns(kind=pl.lit("b")), quantiles=LEVELS)
+    assert not other.equals(model.predict(table, quantiles=LEVELS))
+    check_frame(model.predict(table.with_columns(kind=pl.lit("new")), quantiles=LEVELS), ["s0", "s1", "s2", "s3"])
+
+
+def test_known_future_covariates_are_used() -> None:
+    table = frame().with_columns(price=pl.int_range(pl.len()).cast(pl.Float32) % 11)
+    model = quick().fit(table, covariates=["price"])
+    stamps = model.panel_.ends()[0] + 3_600_000_000 * np.arange(1, 7)
+    days = pl.DataFrame({"ds": stamps.astype("datetime64[us]")})
+    future = table.select("unique_id").unique(maintain_order=True).join(days, how="cross")
+    low, high = (model.predict(future=future.with_columns(price=pl.lit(x)), quantiles=LEVELS) for x in (0.0, 10.0))
+    check_frame(low, ["s0", "s1", "s2", "s3"])
+    assert not low.equals(high)
+    with pytest.raises(ls.DataError, match=r"The covariates price must be known for the 6 steps to forecast"):
+        model.predict()
+
+
+@pytest.mark.parametrize("method", ["ancestral", "mean-path"])
+def test_backtest_windows_together_equal_windows_one_by_one(method: Any) -> None:
+    config = replace(small.config({"lags": (1, 5)}, epochs=1), method=method)
+    model = quick(config=config).fit(frame(), until="2024-01-03T12:00")
+    together = ls.backtest(model, frame(), windows=4, step=3, quantiles=LEVELS)
+    panel = to_panel(frame())
+    for number, cutoff in enumerate(together["cutoff"].unique(maintain_order=True)):
+        back = 6 + 3 * (3 - number)
+        alone = model.predict(panel.cut(panel.lengths - back), quantiles=LEVELS)
+        found = together.filter(pl.col("cutoff") == cutoff)
+        np.testing.assert_allclose(found.select(QUANTILES), alone.select(QUANTILES), rtol=1e-4, atol=1e-3)
+
+
+def test_a_saved_model_forecasts_the_same(fitted: ls.LogSparse, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "model")
+    again = ls.load(tmp_path / "model")
+    assert again.predict().equals(fitted.predict())
+    assert again.predict(frame(first=2)).equals(fitted.predict(frame(first=2)))
+    assert isinstance(again, ls.LogSparse)
+    assert again.settings() == fitted.settings()
+    assert again.story_.rows == fitted.story_.rows
+
+
+def test_a_loaded_model_refuses_to_be_tested_on_what_it_learned(fitted: ls.LogSparse, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "model")
+    with pytest.raises(ls.DataError, match="A backtest must begin after the model's training ended"):
+        ls.backtest(ls.load(tmp_path / "model"), frame(), windows=2)
+
+
+def test_a_model_saved_without_history_must_be_given_one(fitted: ls.LogSparse, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "model", history=False)
+    assert not (tmp_path / "model" / "history.safetensors").exists()
+    again = ls.load(tmp_path / "model")
+    with pytest.raises(ls.DataError, match="saved without history forecasts from one that is given. Got no history"):
+        again.predict()
+    assert again.predict(frame()).equals(fitted.predict(frame()))
+
+
+def test_settings_can_be_changed_on_loading(fitted: ls.LogSparse, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "model")
+    samples = ls.load(tmp_path / "model", samples=3, device="cpu").forecast().samples
+    assert samples is not None
+    assert samples.shape[1] == 3
+
+
+def test_fine_tuning_goes_on_with_new_series(fitted: ls.LogSparse) -> None:
+    model = copy.deepcopy(fitted)
+    before = {name: weight.clone() for name, weight in model.network_.state_dict().items()}
+    model.fine_tune(frame(series=3, first=3, steps=95))
+    check_frame(model.predict(quantiles=LEVELS), ["s3", "s4", "s5"])
+    assert model.known_.ids == ("s0", "s1", "s2", "s3", "s4", "s5")
+    table = model.network_.state_dict()["series.weight"]
+    assert table.shape[0] == 7
+    # Its steps are small: the weights are near to what they were, and s4 began as the unknown.
+    assert (table[:5] - before["series.weight"]).abs().max() < 0.05
+    assert 0 < (table[5] - before["series.weight"][0]).abs().max() < 0.05
+
+
+def test_an_unfitted_model_is_told_to_fit(tmp_path: Path) -> None:
+    for call in (lambda: quick().predict(), lambda: quick().save(tmp_path / "x"), lambda: quick().fine_tune(frame())):
+        with pytest.raises(ls.NotFittedError, match="LogSparse must be fitted before it forecasts"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"samples": 0}, "samples must be at least 1. Got 0"),
+        ({"context": 9}, "context must be the one of the config, if one is given. Got context=9 and a config with 24"),
+        ({"horizon": 5}, "horizon must be the one of the config"),
+        ({"minutes": 0}, "minutes must be above 0. Got 0"),
+        ({"device": "abacus"}, "device must be one that torch can use here. Got 'abacus'"),
+        ({"seed": -1}, "seed must be at least 0. Got -1"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ls.ConfigError, match=text):
+        quick(**options).fit(frame())
+
+
+def test_without_a_config_the_settings_follow_from_the_data() -> None:
+    model = ls.LogSparse(horizon=4, verbose=False)
+    panel = to_panel(frame())
+    tiny = replace(small.config(epochs=1), horizon=4)
+    assert model.config is None
+    model.config = tiny
+    model.fit(panel)
+    assert model.config_ == tiny
+
+
+def test_a_run_that_was_interrupted_is_taken_up_from_its_folder(tmp_path: Path) -> None:
+    config = small.config(epochs=3)
+    whole = quick(config=config).fit(frame())
+    again = quick(config=config).fit(frame(), folder=tmp_path)
+    assert (tmp_path / "seed-0").is_dir()
+    resumed = quick(config=config).fit(frame(), folder=tmp_path)
+    for other in (again, resumed):
+        assert all(
+            torch.equal(a, b)
+            for a, b in zip(whole.network_.state_dict().values(), other.network_.state_dict().values(), strict=True)
+        )
+
+
+def test_the_best_of_several_seeds_is_kept() -> None:
+    config = small.config(epochs=1, seeds=3)
+    stories = [quick(config=small.config(epochs=1), seed=seed).fit(frame()).story_.best for seed in range(3)]
+    found = quick(config=config).fit(frame()).story_.best
+    assert found == min(best for best in stories if best is not None)
