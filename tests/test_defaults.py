@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import small
 from logsparse.data.calendar import Freq
-from logsparse.data.panel import Floats, Panel
+from logsparse.data.panel import Panel
 from logsparse.defaults import likelihood_for, recommend
 
 
-def panel(values: Floats, freq: str = "h") -> Panel:
+def panel(values: NDArray[np.float64], freq: str = "h") -> Panel:
     made = small.panel(series=1, steps=len(values), missing=0)
     return replace(made, values=values.astype(np.float32), freq=Freq.parse(freq))
 

@@ -55,7 +55,7 @@ def test_forecasts_follow_the_end_of_the_fitted_data(fitted: ls.LogSparse) -> No
     found = fitted.predict(quantiles=LEVELS)
     check_frame(found, ["s0", "s1", "s2", "s3"])
     last = frame()["ds"].max()
-    assert found["ds"].min() == last + pl.Series([3_600_000_000]).cast(pl.Duration("us"))[0]  # type: ignore[operator]
+    assert found["ds"].min() == last + pl.Series([3_600_000_000]).cast(pl.Duration("us"))[0]
 
 
 def test_the_same_call_twice_gives_the_same_bits(fitted: ls.LogSparse) -> None:
@@ -144,9 +144,7 @@ def test_forecasts_are_not_negative_where_the_likelihood_says_so(family: str) ->
 
 
 def test_values_that_a_likelihood_cannot_have_are_refused_before_training() -> None:
-    with pytest.raises(
-        ls.DataError, match=r'The targets of likelihood "zero-inflated" must be numbers from 0 on. Got -'
-    ):
+    with pytest.raises(ls.DataError, match=r'"zero-inflated" must be numbers from 0 on. Got -'):
         quick({"likelihood": "zero-inflated"}).fit(ODD["negative"])
 
 
@@ -214,7 +212,7 @@ def test_a_model_saved_without_history_must_be_given_one(fitted: ls.LogSparse, t
     fitted.save(tmp_path / "model", history=False)
     assert not (tmp_path / "model" / "history.safetensors").exists()
     again = ls.load(tmp_path / "model")
-    with pytest.raises(ls.DataError, match="saved without history forecasts from one that is given. Got no history"):
+    with pytest.raises(ls.DataError, match=r"saved without history forecasts from one that is given. Got no history"):
         again.predict()
     assert again.predict(frame()).equals(fitted.predict(frame()))
 

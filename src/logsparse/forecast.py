@@ -146,7 +146,9 @@ class Forecaster(ABC):
         return {}, {}
 
     def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """What `_state` gave becomes what `_fit` would have learned."""
+        """What `_state` gave becomes what `_fit` learned; without any, the panel is learned again."""
+        del facts, arrays
+        self._fit(self.panel_)
 
     def _remembered(self) -> int | None:
         """Last steps of a series that a forecast needs; none: all of them."""
@@ -189,7 +191,8 @@ class Forecaster(ABC):
             panel = self.panel_ if data is None else to_panel(data, **self.columns_)
         except StepUnknownError:
             # A history of single values tells no step; it can only mean the one that was fitted.
-            panel = to_panel(data, **{**self.columns_, "freq": str(self.panel_.freq)})
+            told: Columns = {**self.columns_, "freq": str(self.panel_.freq)}
+            panel = to_panel(data, **told)
         if panel.freq != self.panel_.freq:
             raise DataError(
                 "The history must have the step that was fitted.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -36,10 +35,6 @@ class SeasonalNaive(Forecaster):
 
     def _fit(self, panel: Panel) -> None:
         self.season_ = panel.freq.season if self.season is None else self.season
-
-    def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        del facts, arrays
-        self._fit(self.panel_)
 
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
         mean_SH = np.empty((len(panel), self.horizon), np.float32)
