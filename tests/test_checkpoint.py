@@ -17,7 +17,8 @@ import pytest
 import torch
 
 from logsparse.errors import DataError
-from logsparse.train.checkpoint import _digest, exists, load, save
+from logsparse.train.checkpoint import exists, load, save
+from logsparse.train.sealed import _digest
 
 TENSORS = {
     "weight": torch.arange(12.0).reshape(3, 4),
@@ -167,7 +168,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "json is endless": (write("[" * 100_000), "json", "no valid JSON"),
     "json with NaN": (write('{"a": NaN}'), "json", "NaN is not JSON"),
     "json of another program": (write('{"model": "other"}'), "json", "another program"),
-    "json of a list": (write("[1]"), "json", "another program"),
+    "json of a list": (write("[1]"), "json", "JSON that is no object"),
     "json without tensors": (lambda f: reseal(f, tensors={}), "json", "names None as its tensors"),
     "json leads outside": (lambda f: reseal(f, tensors={"file": "../x.safetensors"}), "json", "names '../x"),
 }
