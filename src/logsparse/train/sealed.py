@@ -33,16 +33,20 @@ def write_whole(path: Path, blob: bytes) -> None:
     """All or nothing: beside first, flushed to the disk, then renamed, and the folder's entry flushed too."""
     beside = path.with_name(path.name + ".part")
     try:
-        with beside.open("wb") as file:
-            file.write(blob)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_through(beside, blob)
         beside.replace(path)
     except BaseException:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         raise
     flush_folder(path.parent)
+
+
+def _write_through(path: Path, blob: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(blob)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def flush_folder(folder: Path) -> None:
@@ -131,7 +135,8 @@ def _stage(folder: Path, blobs: Mapping[str, bytes]) -> None:
     try:
         saving.mkdir()
         for name, blob in blobs.items():
-            write_whole(saving / name, blob)
+            _write_through(saving / name, blob)
+        flush_folder(saving)
         saving.rename(folder / SAVED)
     except BaseException:
         with suppress(OSError):
@@ -154,7 +159,6 @@ def _move_in(folder: Path, last: str) -> None:
         for file in sorted(saved.iterdir(), key=lambda file: file.name == last):
             file.replace(folder / file.name)
         saved.rmdir()
-        flush_folder(folder)
 
 
 def pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
