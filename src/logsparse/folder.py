@@ -55,7 +55,7 @@ class ModelFolder:
     weights: dict[str, Tensor]
     history: dict[str, Tensor] | None = None
     version: str = __version__
-    """The logsparse that wrote the folder."""
+    """The logsparse that wrote the folder; a save puts its own."""
 
 
 def is_model(path: str | Path) -> bool:

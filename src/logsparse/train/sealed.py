@@ -87,19 +87,21 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def replace_files(folder: Path, blobs: Mapping[str, bytes | None]) -> None:
-    """Replace a set of files in one stroke; None takes a file away. The last one tells of the others.
+    """Replace a set of files in one stroke; None takes a file away.
 
     All are written into the folder SAVING, which is then renamed to SAVED: this is the one switch. A reader looks for
     each file in SAVED first (`fetch`). Killed before the switch, the old set is whole; killed after it, the new one is,
     and the next writer moves it into place.
     """
-    last = list(blobs)[-1]
     with _turn(folder):
-        _move_in(folder, last)
+        for place in (folder / SAVING, folder / SAVED):
+            if place.is_symlink():  # a stranger's: what it leads to is not ours to move or clear
+                place.unlink()
+        _move_in(folder)
         _stage(folder, {name: blob for name, blob in blobs.items() if blob is not None})
         for name in (name for name, blob in blobs.items() if blob is None):
             (folder / name).unlink(missing_ok=True)
-        _move_in(folder, last)
+        _move_in(folder)
 
 
 def fetch(folder: Path, name: str, refuse: Refusal, entry: Mapping[str, Any] | None = None) -> bytes:
@@ -152,11 +154,11 @@ def _clear(saving: Path) -> None:
         saving.rmdir()
 
 
-def _move_in(folder: Path, last: str) -> None:
-    """End a save after its switch. Its last file is in force all the while, so it moves last."""
+def _move_in(folder: Path) -> None:
+    """End a save after its switch, file by file in any order: readers find each where it is."""
     saved = folder / SAVED
     if saved.is_dir():
-        for file in sorted(saved.iterdir(), key=lambda file: file.name == last):
+        for file in saved.iterdir():
             file.replace(folder / file.name)
         saved.rmdir()
 
