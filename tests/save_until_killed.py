@@ -1,7 +1,7 @@
-"""Lines "first die_at" on stdin -> a child that saves checkpoints first, first + 1, ... until it is killed.
+"""Lines "first die_at" on stdin -> a child that saves numbers first, first + 1, ... until it is killed.
 
 With die_at = n the child kills itself at the n-th file operation; with 0 it waits to be killed.
-The checkpoints go to the folder given as argument; torch is imported once, each child is a fork.
+Arguments: what is saved (a checkpoint or a model) and where; torch is imported once, each child is a fork.
 """
 
 from __future__ import annotations
@@ -9,22 +9,50 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from logsparse.train.checkpoint import save
+from logsparse import folder
+from logsparse.train import checkpoint
 
 SIZE = 300_000
-FILE_OPERATIONS = {"open", "os.rename", "os.remove", "os.listdir", "os.scandir"}
+FILE_OPERATIONS = {"open", "os.rename", "os.remove", "os.listdir", "os.scandir", "os.mkdir", "os.rmdir"}
 
 
-def die_at(operation: int) -> None:
+def save(what: str, path: Path, step: int) -> None:
+    """A checkpoint or a model in which every number is `step`."""
+    tensors = {"weight": torch.full((SIZE,), float(step))}
+    if what == "checkpoint":
+        checkpoint.save(path, tensors, {"step": step})
+    else:
+        # Every other model has a history, so that one has to come or go with each save.
+        history = {"y": torch.full((9, 9), float(step))} if step % 2 else None
+        folder.write(path, folder.ModelFolder("Small", {"step": step}, {"ids": [step]}, tensors, history))
+
+
+def saved_step(what: str, path: Path) -> int:
+    """The number of the checkpoint or model there, all of whose parts must be of one save."""
+    if what == "checkpoint":
+        got = checkpoint.load(path)
+        step, parts = got.state["step"], list(got.tensors.values())
+    else:
+        model = folder.read(path)
+        step = model.config["step"]
+        assert model.series == {"ids": [step]}
+        assert (model.history is not None) == step % 2
+        parts = [*model.weights.values(), *(model.history or {}).values()]
+    assert all((part == step).all() for part in parts), "parts of different saves"
+    return int(step)
+
+
+def die_at(operation: int, path: str) -> None:
     seen = 0
 
     def watch(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal seen
-        if event in FILE_OPERATIONS and str(arguments[0]).startswith(sys.argv[1]):
+        if event in FILE_OPERATIONS and str(arguments[0]).startswith(path):
             seen += 1
             if seen == operation:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -32,7 +60,7 @@ def die_at(operation: int) -> None:
     sys.addaudithook(watch)
 
 
-def main() -> None:
+def main(what: str, path: str) -> None:
     torch.set_num_threads(1)
     for line in sys.stdin:
         first, operation = map(int, line.split())
@@ -41,10 +69,10 @@ def main() -> None:
             sys.stdout.write(f"child {os.getpid()}\n")
             sys.stdout.flush()
             if operation:
-                die_at(operation)
+                die_at(operation, path)
             step = first
             while True:
-                save(sys.argv[1], {"weight": torch.full((SIZE,), float(step))}, {"step": step})
+                save(what, Path(path), step)
                 sys.stdout.write(f"saved {step}\n")
                 sys.stdout.flush()
                 step += 1
@@ -54,4 +82,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1], sys.argv[2])

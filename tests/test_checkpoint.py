@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +11,10 @@ from typing import Any
 import pytest
 import torch
 
+from killing import Saver, check_kills_at_each_operation, check_kills_at_random_moments, saver
 from logsparse.errors import DataError
-from logsparse.train.checkpoint import _digest, exists, load, save
+from logsparse.train.checkpoint import exists, load, save
+from logsparse.train.sealed import _digest
 
 TENSORS = {
     "weight": torch.arange(12.0).reshape(3, 4),
@@ -167,7 +164,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "json is endless": (write("[" * 100_000), "json", "no valid JSON"),
     "json with NaN": (write('{"a": NaN}'), "json", "NaN is not JSON"),
     "json of another program": (write('{"model": "other"}'), "json", "another program"),
-    "json of a list": (write("[1]"), "json", "another program"),
+    "json of a list": (write("[1]"), "json", "JSON that is no object"),
     "json without tensors": (lambda f: reseal(f, tensors={}), "json", "names None as its tensors"),
     "json leads outside": (lambda f: reseal(f, tensors={"file": "../x.safetensors"}), "json", "names '../x"),
 }
@@ -214,70 +211,20 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
 # kill -9, for real.
 
 
-@pytest.fixture
-def saver(tmp_path: Path) -> Iterator[Callable[[int, int], Iterator[str]]]:
-    """Start a child that saves checkpoints; what it says comes back line by line until it is dead."""
-    script = Path(__file__).with_name("save_until_killed.py")
-    with subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-
-        def start(first: int, operation: int) -> Iterator[str]:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(f"{first} {operation}\n")
-            process.stdin.flush()
-            for line in process.stdout:
-                if line == "dead\n":
-                    return
-                yield line.strip()
-
-        yield start
-        assert process.stdin is not None
-        process.stdin.close()
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Saver]]:
+    path = tmp_path_factory.mktemp("killed")
+    with saver("checkpoint", path) as start:
+        yield path, start
 
 
-def loaded_step(folder: Path) -> int:
-    got = load(folder)
-    assert (got.tensors["weight"] == got.state["step"]).all(), "tensors of one checkpoint, values of another"
-    return int(got.state["step"])
+def test_killed_at_any_file_operation_the_old_or_the_new_checkpoint_is_whole(killed: tuple[Path, Saver]) -> None:
+    path, start = killed
+    check_kills_at_each_operation("checkpoint", path, start)
+    save(path, TENSORS, {})
+    assert len(files(path)) == 2, "the next save clears what killed ones left"
 
 
-def test_killed_at_any_file_operation_the_old_or_the_new_checkpoint_is_whole(
-    tmp_path: Path, saver: Callable[[int, int], Iterator[str]]
-) -> None:
-    steps = []
-    for operation in range(1, 40):
-        save(tmp_path, {"weight": torch.zeros(300_000)}, {"step": 0})
-        said = list(saver(1, operation))
-        steps.append(loaded_step(tmp_path))
-        if "saved 1" in said:
-            break
-    # Old before the switch, new after it, and the sweep has gone through a whole save.
-    assert steps == sorted(steps)
-    assert set(steps) == {0, 1}
-    assert len(steps) > 6
-    save(tmp_path, TENSORS, {})
-    assert len(files(tmp_path)) == 2, "the next save clears what killed ones left"
-
-
-def test_killed_at_random_moments_the_folder_always_loads(
-    tmp_path: Path, saver: Callable[[int, int], Iterator[str]]
-) -> None:
-    dice = random.Random(8)  # noqa: S311 - the moments need no secrecy
-    save(tmp_path, {"weight": torch.zeros(300_000)}, {"step": 0})
-    last = 0
-    for kill in range(25):
-        first, saved = last + 1, last
-        lines = saver(first, 0)
-        child = int(next(lines).removeprefix("child "))
-        if kill % 2:  # a slow disk may need longer than any wait of ours, so every other child gets one save done
-            saved = int(next(lines).removeprefix("saved "))
-        time.sleep(dice.uniform(0, 0.05))
-        os.kill(child, signal.SIGKILL)
-        for line in lines:
-            saved = int(line.removeprefix("saved "))
-        last = loaded_step(tmp_path)
-        # What was reported as saved is there; at most the one under way may be there too.
-        assert saved <= last <= saved + 1
-    assert last >= 12
+def test_killed_at_random_moments_the_folder_always_loads(killed: tuple[Path, Saver]) -> None:
+    path, start = killed
+    check_kills_at_random_moments("checkpoint", path, start, kills=25)

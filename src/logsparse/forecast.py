@@ -206,7 +206,7 @@ class Forecaster(ABC):
 
         A model that stood there is replaced in one stroke; anything else is refused.
         """
-        from logsparse.folder import ModelFolder, write
+        from logsparse.folder import ModelFolder, as_tensors, write
 
         if not hasattr(self, "panel_"):
             raise NotFittedError(self)
@@ -217,21 +217,23 @@ class Forecaster(ABC):
             kind=type(self).__name__,
             config={"settings": self.settings(), "columns": {**columns, "freq": facts["freq"]}},
             series={"panel": facts, "learned": learned},
-            weights=arrays,
-            history=values if history else None,
+            weights=as_tensors(arrays),
+            history=as_tensors(values) if history else None,
         )
         write(path, written)
 
     @classmethod
     def restored(cls, written: ModelFolder, **changed: Any) -> Self:
         """A forecaster as it was when it was saved, but for settings to be changed."""
+        from logsparse.folder import as_arrays
+
         self = cls(**{**cls.read_settings(written.config["settings"]), **changed})
         self.check()
         facts = written.series["panel"]
         nothing = {"values": np.full(sum(facts["lengths"]), np.nan, np.float32)}
-        self.panel_ = recall(facts, nothing if written.history is None else written.history)
+        self.panel_ = recall(facts, nothing if written.history is None else as_arrays(written.history))
         self.columns_ = written.config["columns"]
-        self._restore(written.series["learned"], written.weights)
+        self._restore(written.series["learned"], as_arrays(written.weights))
         return self
 
     def settings(self) -> dict[str, Any]:

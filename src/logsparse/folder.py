@@ -1,0 +1,243 @@
+"""A fitted model's settings, values and tensors -> a folder that is whole at every moment -> the same again.
+
+    config.json           what it is: kind, format, version, settings; sizes and checksums of the other files
+    model.safetensors     weights
+    series.json           what is known of each series
+    history.safetensors   last values of each series, NaN where missing; may be left out
+
+A save replaces all of them in one stroke (train/sealed.py). Nothing outside the folder is touched: it may be a mount
+point, and hold other files. Nothing in it is ever run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from logsparse import __version__
+from logsparse.errors import DataError
+from logsparse.train.sealed import (
+    SAVING,
+    check_document,
+    fetch,
+    flush_folder,
+    pack_document,
+    pack_tensors,
+    plain,
+    replace_files,
+    seal,
+    unpack_object,
+    unpack_tensors,
+)
+
+PROGRAM = "logsparse"
+FORMAT = 1
+CONFIG, WEIGHTS, SERIES, HISTORY = "config.json", "model.safetensors", "series.json", "history.safetensors"
+
+_PLAINLY: dict[type[OSError], str] = {FileNotFoundError: "no such folder", NotADirectoryError: "a file"}
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFolder:
+    kind: str
+    """Name of the model's class."""
+    config: dict[str, Any]
+    """Settings, as plain JSON."""
+    series: dict[str, Any]
+    """What is known of each series, as plain JSON; ids stand in lists, where they keep their type."""
+    weights: dict[str, Tensor]
+    history: dict[str, Tensor] | None = None
+    version: str = __version__
+    """The logsparse that wrote the folder; a save puts its own."""
+
+
+def is_model(path: str | Path) -> bool:
+    """Whether a logsparse model was saved there, of whatever format."""
+    try:
+        _marked(Path(path))
+    except DataError:
+        return False
+    return True
+
+
+def read(path: str | Path, device: str | torch.device = "cpu") -> ModelFolder:
+    """The model, weights on `device` and history on the processor; or a refusal that names the file and the reason."""
+    folder = Path(path)
+    while True:
+        document = _document(folder)
+        try:
+            return _READERS[document["format"]](folder, document, torch.device(device))
+        except DataError:
+            # A save that ended meanwhile is no damage: its files are read instead.
+            if _document(folder) == document:
+                raise
+
+
+def write(path: str | Path, model: ModelFolder) -> None:
+    """Save the model; an older one there is replaced in one stroke, anything else is refused."""
+    # Everything that can be wrong with the model comes to light before the disk is touched.
+    blobs = _pack(model)
+    folder = Path(path)
+    made: list[Path] = []
+    try:
+        _check_replaceable(folder)
+        made = [place for place in (folder, *folder.parents) if not place.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_files(folder, blobs)
+        for place in made:
+            flush_folder(place.parent)
+    except BaseException as error:
+        for place in made:
+            with suppress(OSError):
+                place.rmdir()
+        if isinstance(error, OSError):
+            raise DataError(
+                "A model must be saved where there is permission and space to write.",
+                got=f"{path}: {error.strerror or error}",
+                hint="save it to another path.",
+            ) from error
+        raise
+
+
+def as_tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
+    """Arrays as a folder holds them."""
+    return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+
+
+def as_arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
+    """What a folder holds, for those who do not speak torch."""
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+
+def _pack(model: ModelFolder) -> dict[str, bytes | None]:
+    _check_weights(model.weights)
+    # On one line: a tool that changes line ends, as git may, cannot break the checksum.
+    series = json.dumps(plain(model.series, "The series of a model")).encode()
+    blobs = {WEIGHTS: pack_tensors(model.weights), SERIES: series}
+    if model.history is not None:
+        blobs[HISTORY] = pack_tensors(model.history)
+    content = {
+        # These three stay in every format to come: they tell an older logsparse what it meets.
+        "program": PROGRAM,
+        "format": FORMAT,
+        "version": __version__,
+        "kind": model.kind,
+        "config": plain(model.config, "The config of a model"),
+        "files": {name: seal(blob) for name, blob in blobs.items()},
+    }
+    return {HISTORY: None, **blobs, CONFIG: pack_document(content)}
+
+
+def _check_replaceable(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise _occupied(folder, "a file")
+    names = sorted(place.name for place in folder.iterdir()) if folder.exists() else []
+    if is_model(folder):
+        _document(folder)
+    elif names not in ([], [SAVING]):
+        raise _occupied(folder, f"a folder with {', '.join(names[:3])}{' and more' if len(names) > 3 else ''}")
+
+
+def _marked(folder: Path) -> dict[str, Any]:
+    """The content of config.json, if it says that it is ours; nothing else in it is believed yet."""
+    try:
+        names = [place.name for place in folder.iterdir()]
+    except OSError as error:
+        raise _no_model(folder, _PLAINLY.get(type(error), error.strerror or str(error))) from error
+    try:
+        blob = fetch(folder, CONFIG, _damaged)
+    except DataError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        reason = "a first save that never came to its end" if names == [SAVING] else f"a folder without {CONFIG}"
+        raise _no_model(folder, reason) from error
+    document = unpack_object(folder / CONFIG, blob, _damaged)
+    if document.get("program") != PROGRAM:
+        raise _no_model(folder, f"a folder with a {CONFIG} of another program")
+    return document
+
+
+def _document(folder: Path) -> dict[str, Any]:
+    document = _marked(folder)
+    number, version = document.get("format"), document.get("version")
+    if type(number) is not int or number not in _READERS:
+        raise DataError(
+            f"{folder} must be a model of a format that logsparse {__version__} knows, up to {FORMAT}.",
+            got=f"format {number}, written by logsparse {version}",
+            hint="update logsparse to read or replace it.",
+        )
+    return document
+
+
+def _read_1(folder: Path, document: dict[str, Any], device: torch.device) -> ModelFolder:
+    content = check_document(folder / CONFIG, document, _damaged)
+    match content:
+        case {"kind": str(kind), "version": str(version), "config": dict(config), "files": dict(files)}:
+            pass
+        case _:
+            raise _damaged(folder / CONFIG, "values that no model has")
+    # The names come from a file that may be a stranger's: they must not lead out of the folder.
+    if not {WEIGHTS, SERIES} <= files.keys() <= {WEIGHTS, SERIES, HISTORY}:
+        raise _damaged(folder / CONFIG, f"a list of files that no model has: {', '.join(files) or 'none'}")
+    blobs = {}
+    for name, entry in files.items():
+        match entry:
+            case {"bytes": int(), "sha256": str()}:
+                blobs[name] = fetch(folder, name, _damaged, entry)
+            case _:
+                raise _damaged(folder / CONFIG, f"no size and checksum of {name}")
+    weights = unpack_tensors(folder / WEIGHTS, blobs[WEIGHTS], _damaged)
+    _check_weights(weights)
+    return ModelFolder(
+        kind=kind,
+        config=config,
+        series=unpack_object(folder / SERIES, blobs[SERIES], _damaged),
+        weights={name: tensor.to(device) for name, tensor in weights.items()},
+        history=unpack_tensors(folder / HISTORY, blobs[HISTORY], _damaged) if HISTORY in blobs else None,
+        version=version,
+    )
+
+
+# A format that has been released keeps its reader for good.
+_READERS: dict[int, Callable[[Path, dict[str, Any], torch.device], ModelFolder]] = {1: _read_1}
+
+
+def _check_weights(weights: Mapping[str, Tensor]) -> None:
+    for name, tensor in weights.items():
+        if tensor.isnan().any():
+            raise DataError(
+                "The weights of a model must be numbers.",
+                got=f"NaN in {name!r}",
+                hint="fit the model again, with a lower learning rate if it comes back.",
+            )
+
+
+def _no_model(folder: Path, reason: str) -> DataError:
+    return DataError(
+        f"{folder} must be the folder of a saved logsparse model.", got=reason, hint="check the path of the model."
+    )
+
+
+def _occupied(folder: Path, what: str) -> DataError:
+    return DataError(
+        f"A model must be saved to a new or empty folder, or over another logsparse model, not {folder}.",
+        got=what,
+        hint="save it to another path.",
+    )
+
+
+def _damaged(path: Path, reason: str) -> DataError:
+    return DataError(
+        f"{path} must be a whole file of a logsparse model.",
+        got=reason,
+        hint="copy the folder again from where it came, or save the model again.",
+    )
