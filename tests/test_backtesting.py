@@ -108,6 +108,8 @@ def test_a_backtest_longer_than_a_series_is_refused_by_name(hourly: pl.DataFrame
         ({"windows": 1.5}, "windows must be a whole number. Got 1.5. Hint"),
         ({"step": 0}, "step must be at least 1. Got 0. Hint: count the steps from one cutoff to the next"),
         ({"step": "2"}, "step must be a whole number. Got '2'. Hint"),
+        ({"season": 0}, "season must be at least 1. Got 0. Hint: count its steps, or leave it out for the usual one"),
+        ({"season": 0.5}, "season must be a whole number. Got 0.5. Hint"),
         ({"idcol": "x"}, "Got the unknown keyword 'idcol'. Hint: did you mean 'id_col'"),
     ],
 )
@@ -137,6 +139,33 @@ def test_values_near_the_limit_of_float32_are_forecast_without_overflow() -> Non
 def test_the_seasonal_error_comes_from_before_the_first_cutoff(hourly: pl.DataFrame) -> None:
     results = ls.backtest(SeasonalNaive(24), hourly.filter(pl.col("unique_id") == "a"), windows=2)
     assert results["seasonal_error"].unique().to_list() == [pytest.approx(0, abs=1e-5)]
+
+
+def test_seasonal_naive_stands_beside_any_forecast_as_it_would_have_been_said_at_each_cutoff(
+    hourly: pl.DataFrame,
+) -> None:
+    class Zero(SeasonalNaive):
+        def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> ls.Forecast:
+            said = super()._forecast(panel, levels)
+            return ls.Forecast(panel, 0 * said.mean, levels, 0 * said.quantiles)
+
+    noisy = hourly.with_columns(y=pl.col("y") + pl.int_range(pl.len()) % 7)
+    beside = ls.backtest(Zero(24), noisy, windows=3, step=5)
+    alone = ls.backtest(SeasonalNaive(24), noisy, windows=3, step=5)
+    assert beside.columns[-2:] == ["seasonal_naive", "seasonal_error"]
+    assert (beside["mean"] == 0).all()
+    assert beside["seasonal_naive"].equals(alone["mean"])
+    assert alone["seasonal_naive"].equals(alone["mean"])
+
+
+def test_a_season_that_is_given_holds_for_what_is_compared_with() -> None:
+    frame = pl.DataFrame({"ds": np.arange(24), "y": np.arange(24) % 3 * 1.0})
+    usual = ls.backtest(SeasonalNaive(6), frame)
+    assert usual["seasonal_naive"].to_list() == [2.0] * 6
+    assert usual["seasonal_error"].unique().item() > 1
+    given = ls.backtest(SeasonalNaive(6), frame, season=3)
+    assert given["seasonal_naive"].to_list() == [0.0, 1.0, 2.0] * 2
+    assert given["seasonal_error"].unique().item() == 0
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from logsparse.baselines.naive import SeasonalNaive
 from logsparse.errors import ConfigError, NotFittedError
-from logsparse.forecast import Forecast
+from logsparse.forecast import Evidence, Forecast
 
 
 @pytest.fixture
@@ -130,3 +130,7 @@ def test_a_picture_of_what_is_not_there_is_refused(fitted: SeasonalNaive) -> Non
 def test_future_values_for_a_model_without_covariates_are_refused(fitted: SeasonalNaive, hourly: pl.DataFrame) -> None:
     with pytest.raises(ConfigError, match=r"Future values are for covariates named at fit. Got future=, and no cov"):
         fitted.predict(future=hourly)
+
+
+def test_the_evidence_of_a_forecaster_is_what_it_was_made_with(fitted: SeasonalNaive) -> None:
+    assert fitted.evidence() == Evidence({"horizon": 24, "season": None}, losses=[], attention=None)

@@ -68,6 +68,7 @@ def test_hand_computed_case() -> None:
         "nd": 4 / 16,
         "mase": (0 + 2 + 2 / 4) / 3,
         "smape": (0 + 2 / 6 + 2 / 22) / 3,
+        "mae": (0 + 2 + 2) / 3,
         "rmse": ((1 + 9 + 0) / 3) ** 0.5,
     }
     assert row(frame) == pytest.approx(expected)
@@ -94,6 +95,7 @@ def test_per_series_scores_are_those_of_utilsforecast() -> None:
     np.testing.assert_allclose(ours["coverage_80"], theirs(losses.coverage, ["q"], level=80))
     np.testing.assert_allclose(ours["smape"], theirs(losses.smape, ["q0.5"]))
     np.testing.assert_allclose(ours["nd"], theirs(losses.nd, ["q0.5"]))
+    np.testing.assert_allclose(ours["mae"], theirs(losses.mae, ["q0.5"]))
     np.testing.assert_allclose(ours["rmse"], theirs(losses.rmse, ["mean"]))
 
 
@@ -184,7 +186,7 @@ def test_ratios_are_never_negative_and_do_not_depend_on_the_unit(seed: int, fact
     assert all(scores[f"R{level:g}"] >= 0 for level in LEVELS)
     keys = ["unique_id", "ds", "cutoff"]
     scaled = row(frame.select(*keys, pl.exclude(keys) * factor))
-    in_units = ("crps_quantiles", "rmse")
+    in_units = ("crps_quantiles", "mae", "rmse")
     assert scaled == pytest.approx({k: v * factor if k in in_units else v for k, v in scores.items()})
 
 

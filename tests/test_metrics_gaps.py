@@ -61,10 +61,10 @@ def test_all_zero_targets_leave_only_the_ratios_null() -> None:
 def test_what_cannot_be_computed_is_left_out() -> None:
     frame = results()
     mean = row(frame.select("unique_id", "y", "mean"))
-    assert list(mean) == ["count", "nd", "smape", "rmse"]
+    assert list(mean) == ["count", "nd", "smape", "mae", "rmse"]
     assert mean["nd"] == pytest.approx(float((frame["y"] - frame["mean"]).abs().sum()) / float(frame["y"].abs().sum()))
     median = row(frame.select("unique_id", "y", "q0.5"))
-    assert list(median) == ["count", "R0.5", "wql", "crps_quantiles", "nd", "smape"]
+    assert list(median) == ["count", "R0.5", "wql", "crps_quantiles", "nd", "smape", "mae"]
     assert median["crps_quantiles"] == pytest.approx((frame["y"] - frame["q0.5"]).abs().mean())
     assert list(row(frame.select("unique_id", "y", "q0.1"))) == ["count", "R0.1", "wql", "crps_quantiles"]
 

@@ -9,11 +9,11 @@ from typing import Any, Unpack
 import numpy as np
 import polars as pl
 
-from logsparse.baselines.naive import seasonal_error
+from logsparse.baselines.naive import last_season, seasonal_error
 from logsparse.checks import whole
 from logsparse.data.calendar import Ints
 from logsparse.data.clock import clock_time, stamps
-from logsparse.data.columns import CUTOFF, ID, TARGET, TIME, Columns
+from logsparse.data.columns import CUTOFF, ID, NAIVE, SCALE, TARGET, TIME, Columns
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
 from logsparse.data.table import give
@@ -31,6 +31,7 @@ def backtest(
     until: When | None = None,
     refit: bool = False,
     quantiles: Levels = LEVELS,
+    season: int | None = None,
     **columns: Unpack[Columns],
 ) -> Any:
     """unique_id, ds, cutoff, y, mean, q0.1 ... q0.9 for `windows` cutoffs, `step` (one horizon) apart.
@@ -38,12 +39,18 @@ def backtest(
     The last window ends at each series' own end, or at `until`. A fresh copy of the forecaster is fitted on what lies
     before the first cutoff; then only the forecast start moves, unless `refit`. A forecaster already fitted is used as
     it is, and refused where it has seen what it would be tested on.
+
+    Two columns more let the frame be judged alone: `seasonal_naive`, the point forecast that repeats the last season
+    seen at the cutoff, and `seasonal_error`, how wrong that was before the first one. Their `season` is the usual one
+    of the data's step unless given.
     """
     _check(forecaster)
     horizon = forecaster.horizon
     count = whole("windows", windows, hint="count the cutoffs.")
     apart = horizon if step is None else whole("step", step, hint="count the steps from one cutoff to the next.")
     levels = check_levels(quantiles)
+    if season is not None:
+        whole("season", season, hint="count its steps, or leave it out for the usual one.")
     panel = to_panel(data, **columns)
     if until is not None:
         panel = panel.until(clock_time(panel, until))
@@ -54,12 +61,13 @@ def backtest(
         fitted = forecaster
     else:
         fitted = copy.deepcopy(forecaster).fit(first)
-    errors = [seasonal_error(first[i], panel.freq.season) for i in range(len(panel))]
+    period = panel.freq.season if season is None else season
+    errors = [seasonal_error(first[i], period) for i in range(len(panel))]
     errors_S = np.minimum(errors, np.finfo(np.float32).max).astype(np.float32)
     histories = [fitted.history(panel.cut(lengths_S)) for lengths_S in cutoffs_WS]
     forecasts = _refitted(forecaster, fitted, histories, levels) if refit else fitted.summaries(histories, levels)
     tables = [
-        _beside_truth(forecast.table(), history, horizon, errors_S)
+        _beside_truth(forecast.table(), history, horizon, _measures(history, horizon, period, errors_S))
         for history, forecast in zip(histories, forecasts, strict=True)
     ]
     return give(pl.concat(tables), panel.origin.library)
@@ -112,11 +120,16 @@ def _refuse_seen(trained: Panel, first: Panel) -> None:
             )
 
 
-def _beside_truth(table: pl.DataFrame, history: Panel, horizon: int, errors_S: Any) -> pl.DataFrame:
+def _measures(history: Panel, horizon: int, season: int, errors_S: Any) -> pl.DataFrame:
+    """What the forecast is to be compared with, row for row."""
+    naive_SH = np.stack([last_season(history[i], season, horizon) for i in range(len(history))])
+    return pl.DataFrame({NAIVE: naive_SH.ravel(), SCALE: np.repeat(errors_S, horizon)}).fill_nan(None)
+
+
+def _beside_truth(table: pl.DataFrame, history: Panel, horizon: int, measures: pl.DataFrame) -> pl.DataFrame:
     cells_SH = (history.indptr[:-1] + history.lengths)[:, None] + np.arange(horizon)
     cutoff = stamps(history, np.repeat(history.ends(), horizon))
     truth = pl.Series(history.values[cells_SH].ravel(), nan_to_null=True)
-    columns = [cutoff.alias(CUTOFF), truth.alias(TARGET)]
     others = [name for name in table.columns if name not in (ID, TIME)]
-    scale = pl.Series("seasonal_error", np.repeat(errors_S, horizon), nan_to_null=True)
-    return table.with_columns(*columns, scale).select(ID, TIME, CUTOFF, TARGET, *others, "seasonal_error")
+    whole_table = table.with_columns(cutoff.alias(CUTOFF), truth.alias(TARGET), *measures)
+    return whole_table.select(ID, TIME, CUTOFF, TARGET, *others, *measures.columns)

@@ -87,6 +87,7 @@ def backtest(
     step: Annotated[int | None, typer.Option(help="steps between cutoffs [one horizon]")] = None,
     until: Annotated[str | None, typer.Option(help="time of the last tested step [each series' end]")] = None,
     refit: Annotated[bool, typer.Option("--refit", help="fit anew at every cutoff")] = False,
+    season: Annotated[int | None, typer.Option(help="steps of a season, to compare with [the usual one]")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="where to write the result frame")] = None,
     id_col: IdCol = "unique_id",
     time_col: TimeCol = "ds",
@@ -103,7 +104,7 @@ def backtest(
     forecaster.check()
     panel = to_panel(data, id_col=id_col, time_col=time_col, target_col=target_col, freq=freq)
     _say(f"{panel.origin.layout} table: {panel}")
-    results = run(forecaster, panel, windows=windows, step=step, until=until, refit=refit)
+    results = run(forecaster, panel, windows=windows, step=step, until=until, refit=refit, season=season)
     _write(results, out)
     _print_scores(results)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -102,6 +102,16 @@ class Forecast:
         axes.set_title(str(self.panel.ids[row]), loc="left", fontsize=10)
         axes.legend(frameon=False, ncols=4, fontsize=8, loc="upper left")
         return figure
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a forecaster can show of how it came to forecast, for a report."""
+
+    settings: dict[str, Any]
+    losses: list[dict[str, float]] = field(default_factory=list)
+    """The story of the training: rows of step, seconds, nll, validation_nll."""
+    attention: Figure | None = None
 
 
 def check_levels(levels: Levels) -> tuple[float, ...]:
@@ -263,3 +273,7 @@ class Forecaster(ABC):
         if panel.covariates:
             panel = join_future(panel, future, self.horizon, **self.columns_)
         return panel
+
+    def evidence(self) -> Evidence:
+        """The settings it was made with; a subclass that trains adds its losses, and a picture of its attention."""
+        return Evidence(self.settings())

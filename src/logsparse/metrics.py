@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from logsparse.data.columns import CUTOFF, ID, TARGET, TIME, refuse_doubles
+from logsparse.data.columns import CUTOFF, ID, SCALE, TARGET, TIME, refuse_doubles
 from logsparse.data.table import give, take
 from logsparse.errors import ConfigError, DataError
 
-MEAN, STEP, SCALE = "mean", "step", "seasonal_error"
+MEAN, STEP = "mean", "step"
 NEEDS = {None: (ID, TARGET), ID: (ID, TARGET), CUTOFF: (ID, CUTOFF, TARGET), STEP: (ID, TIME, CUTOFF, TARGET)}
 SLICE = 250_000
 Levels = dict[str, float]  # column -> quantile level, in rising order of level
@@ -34,9 +34,10 @@ def score(results: Any, *, by: str | None = None) -> Any:
     - `crps_quantiles`: 2 * integral of D_rho over rho, in units of y. Each level stands for the part of (0, 1)
       that lies nearest to it, so unevenly spread levels do no harm; few levels make it coarse all the same.
     - `coverage_80`, `width_80`, ...: share of values within [q0.1, q0.9], ends included; sum of widths / sum |y|.
-    - `nd`, `mase`, `smape`: of the median q0.5 if there, else of the mean. nd is sum |error| / sum |y|; mase the
-      mean of |error| / `seasonal_error` over values where that is finite and above 0; smape the mean of
-      |error| / (|y| + |forecast|), from 0 to 1 (0 where both are 0; M4 and GluonTS write twice this).
+    - `nd`, `mase`, `smape`, `mae`: of the median q0.5 if there, else of the mean. nd is sum |error| / sum |y|; mase
+      the mean of |error| / `seasonal_error` over values where that is finite and above 0; smape the mean of
+      |error| / (|y| + |forecast|), from 0 to 1 (0 where both are 0; M4 and GluonTS write twice this); mae the mean
+      of |error|, in units of y.
     - `rmse`: of the mean.
     """
     if not isinstance(by, str | None) or by not in NEEDS:
@@ -69,7 +70,7 @@ def crps_samples(samples: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
 
 
 def _score(table: pl.DataFrame, by: str | None) -> pl.DataFrame:
-    levels = _levels(table.columns)
+    levels = quantile_columns(table.columns)
     _check_columns(table, levels, by)
     numbers = [name for name in (TARGET, SCALE, MEAN) if name in table.columns] + list(levels)
     refuse_doubles(table.columns, [ID, TIME, CUTOFF, *numbers])
@@ -138,12 +139,14 @@ def _terms(columns: Sequence[str], levels: Levels) -> dict[str, tuple[pl.Expr, s
             scaled = error / pl.when((scale > 0) & scale.is_finite()).then(scale)
             terms |= {"scaled": (scaled.is_not_null(), ""), "mase": (scaled, "scaled")}
         terms["smape"] = (pl.when(both == 0).then(0.0).otherwise(error / both), "count")
+        terms["mae"] = (error, "count")
     if MEAN in errors:
         terms["rmse"] = (errors[MEAN].pow(2), "count")
     return terms
 
 
-def _levels(columns: Sequence[str]) -> Levels:
+def quantile_columns(columns: Sequence[str]) -> Levels:
+    """Those named like q0.5, and their levels."""
     found: Levels = {}
     for name in columns:
         try:

@@ -12,6 +12,8 @@ from logsparse.data.calendar import Step
 from logsparse.errors import DataError
 
 ID, TIME, TARGET, CUTOFF = "unique_id", "ds", "y", "cutoff"
+# What a backtest adds so that its frame can be judged alone: a point forecast to compare with, and the unit of MASE.
+NAIVE, SCALE = "seasonal_naive", "seasonal_error"
 # Stands behind the name of a column that came a second time: pandas and pyarrow allow it, polars does not.
 _AGAIN = "\0again"
 
