@@ -33,13 +33,16 @@ ORDER = [
     "folder", "forecast", "forecaster",
     "baselines", "baselines.naive", "saved",
     "backtesting", "metrics",
-    "commands.pattern", "cli", "__main__",
+    "reporting", "reporting.numbers", "reporting.shown", "reporting.words", "reporting.charts", "reporting.inline",
+    "reporting.sections", "reporting.report",
+    "commands.pattern", "commands.report", "cli", "__main__",
 ]  # fmt: skip
 
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
     "data.times", "data.delimited", "data.parts", "data.files", "data.table", "data.grid", "data.frame", "data.clock",
-    "data.future", "forecast", "backtesting", "metrics", "cli",
+    "data.future", "forecast", "backtesting", "metrics", "reporting.numbers", "reporting.shown",
+    "reporting.sections", "cli",
 }  # fmt: skip
 MAY_SEE_TORCH = {"data.windows", "folder", "forecaster"}
 

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from logsparse.data.frame import to_panel
     from logsparse.data.panel import Panel
     from logsparse.errors import ConfigError, DataError, LogsparseError, NotFittedError
-    from logsparse.forecast import Forecast, Forecaster
+    from logsparse.forecast import Evidence, Forecast, Forecaster
     from logsparse.forecaster import LogSparse
     from logsparse.metrics import crps_samples, score
+    from logsparse.reporting.report import report
     from logsparse.saved import load
 
 __version__ = version("logsparse")
@@ -29,17 +30,20 @@ _HOMES = {
     "DataError": "errors",
     "LogsparseError": "errors",
     "NotFittedError": "errors",
+    "Evidence": "forecast",
     "Forecast": "forecast",
     "Forecaster": "forecast",
     "LogSparse": "forecaster",
     "crps_samples": "metrics",
     "load": "saved",
     "score": "metrics",
+    "report": "reporting.report",
 }
 
 __all__ = [
     "ConfigError",
     "DataError",
+    "Evidence",
     "Forecast",
     "Forecaster",
     "LogSparse",
@@ -50,6 +54,7 @@ __all__ = [
     "backtest",
     "crps_samples",
     "load",
+    "report",
     "score",
     "to_panel",
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from logsparse.commands.pattern import pattern
+from logsparse.commands.report import report
 from logsparse.errors import LogsparseError
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ def demo(out: Annotated[Path, typer.Option("-o", "--out", help="folder to write 
 
 
 app.command()(pattern)
+app.command()(report)
 
 
 def _range(numbers: list[int]) -> str:

@@ -47,9 +47,9 @@ def draw_fan(axes: Axes, times: Any, levels: Sequence[float], quantiles_QH: Any)
         axes.plot(times, quantiles_QH[list(levels).index(0.5)], color=FORECAST, linewidth=1.6, label="median")
 
 
-def draw_losses(rows: Sequence[Mapping[str, float]]) -> Figure:
+def draw_losses(rows: Sequence[Mapping[str, float]], size: tuple[float, float] = (8, 3)) -> Figure:
     """Training and validation loss against the step, from the rows of a training's story; a star marks the best."""
-    figure, axes = new_figure()
+    figure, axes = new_figure(*size)
     steps = [row["step"] for row in rows]
     validation = [row["validation_nll"] for row in rows]
     axes.plot(steps, [row["nll"] for row in rows], color=INK, linewidth=1, alpha=0.6, label="training")

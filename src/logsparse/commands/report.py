@@ -1,0 +1,19 @@
+"""Words of the command line -> the report of a backtest as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="result frame of a backtest")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="where to write it, a name in .html")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="what stands on top")] = None,
+) -> None:
+    """Show a backtest's results on one page that needs no network and can be mailed."""
+    from logsparse.reporting.report import report as run
+
+    typer.echo(f"wrote {run(results, out, title=title)}", err=True)
