@@ -25,16 +25,28 @@ DOTS_SHOWN = 31
 _TICKS = ["%Y", "%b", "%d %b", "%H:%M", "%H:%M", "%M:%S"]
 _FIRST_TICKS = ["", "%Y", "%d %b", "%d %b", "%H:%M", "%H:%M"]
 
+Errors = Sequence[float | None]
 
-def steps_chart(steps: Sequence[int], ours: Sequence[float], theirs: Sequence[float] | None, name: str) -> Figure:
+
+def steps_chart(steps: Sequence[int], ours: Errors, theirs: Errors | None, name: str) -> Figure:
     """Error against the step of the horizon."""
     from matplotlib.ticker import MaxNLocator
 
     figure, axes = new_figure(*NARROW)
     marker = "o" if len(steps) <= DOTS_SHOWN else ""
     if theirs is not None:
-        axes.plot(steps, theirs, color=GREY, linewidth=1.4, marker=marker, markersize=3, label="seasonal naive")
-    axes.plot(steps, ours, color=FORECAST, linewidth=1.8, marker=marker, markersize=3.5, label=name)
+        axes.plot(
+            steps,
+            np.array(theirs, np.float64),
+            color=GREY,
+            linewidth=1.4,
+            marker=marker,
+            markersize=3,
+            label="seasonal naive",
+        )
+    axes.plot(
+        steps, np.array(ours, np.float64), color=FORECAST, linewidth=1.8, marker=marker, markersize=3.5, label=name
+    )
     axes.set_ylim(bottom=0)
     if len(steps) == 1:
         axes.set_xlim(steps[0] - 1, steps[0] + 1)

@@ -139,7 +139,7 @@ def _calibration(results: Results) -> Section:
 
 def _intervals(results: Results) -> Section:
     rows = [[f"{100 * entry.promised:g} %", percent(entry.held), figure(entry.width)] for entry in results.intervals]
-    heads = ["interval", "values within", "width / mean |y|"]
+    heads = ["interval", "values within", "mean width / mean |y|"]
     return {"title": "Coverage of the central intervals", "heads": heads, "rows": rows}
 
 
@@ -148,14 +148,12 @@ def _fan(results: Results, shown: Shown, number: int) -> Section:
     drawn = len(shown.windows)
     error = f"{_label(results, results.ranking)} {figure(shown.error)}"
     name = words.shortened(shown.name)
-    says = (
-        f"Forecast fan and truth of series {name}, {words.count(drawn, 'window')}, "
-        f"{_clock(times[0])} to {_clock(times[-1])}; {error}."
-    )
+    span = " to ".join(dict.fromkeys((_clock(times[0]), _clock(times[-1]))))
+    says = f"Forecast fan and truth of series {name}, {words.count(drawn, 'window')}, {span}; {error}."
     levels = list(results.levels.values())
     return {
-        "role": shown.role, "name": name, "error": error,
-        "note": f"{drawn} of {shown.of_windows} windows drawn" if drawn < shown.of_windows else "",
+        "role": shown.role, "name": name,
+        "notes": [error, span, *([f"{drawn} of {shown.of_windows} windows"] if drawn < shown.of_windows else [])],
         "wide": inline(fan_chart(shown.windows, levels, WIDE), key=f"fan{number}", says=says),
         "narrow": inline(fan_chart(shown.windows, levels, NARROW), key=f"fan{number}n", says=says),
     }  # fmt: skip
@@ -190,12 +188,12 @@ def _evidence(model: Forecaster | None) -> Section:
 def _by_series(results: Results) -> Section:
     table = results.by_series
     title = f"Scores of each series, by {_label(results, results.ranking)}"
-    if table.height > ROWS_SHOWN:
+    if left_out := table.height > ROWS_SHOWN:
         half = ROWS_SHOWN // 2
         title = f"Scores of the {half} best and the {half} worst of {table.height:,} series, by "
         title += _label(results, results.ranking)
         table = pl.concat([table.head(half), table.tail(half)])
-    return _table(results, table, ID, title)
+    return _table(results, table, ID, title, left_out=left_out)
 
 
 def _by_cutoff(results: Results) -> Section:
@@ -207,10 +205,10 @@ def _by_cutoff(results: Results) -> Section:
     return _table(results, table, CUTOFF, title)
 
 
-def _table(results: Results, table: pl.DataFrame, key: str, title: str) -> Section:
+def _table(results: Results, table: pl.DataFrame, key: str, title: str, *, left_out: bool = False) -> Section:
     names = [name for name in COLUMNS if name in table.columns] or ["wql", "crps_quantiles"]
     heads = [
-        f"{NAIVE_NAME} {_label(results, name.removeprefix(BESIDE))}" if name.startswith(BESIDE)
+        f"naive {_label(results, name.removeprefix(BESIDE))}" if name.startswith(BESIDE)
         else "in 80 %" if name == "coverage_80" else _label(results, name)
         for name in names
     ]  # fmt: skip
@@ -219,4 +217,6 @@ def _table(results: Results, table: pl.DataFrame, key: str, title: str) -> Secti
         name = row[key] if key == ID else when(row[key])
         cells = [(percent if column == "coverage_80" else figure)(row[column]) for column in names]
         rows.append([words.shortened(name), f"{row['count']:,}", *cells])
+    if left_out:
+        rows.insert(len(rows) // 2, ["…", "", *("" for _ in names)])
     return {"title": title, "heads": ["series" if key == ID else "cutoff", "values", *heads], "rows": rows}
