@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from report_pages import results
+from logsparse.baselines.naive import SeasonalNaive
+from report_pages import hours, results
 
 
 def logsparse(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -19,6 +20,13 @@ def test_the_command_writes_the_page_and_says_where(tmp_path: Path) -> None:
     done = logsparse("report", "results.parquet", "-o", "deep/page.html", "--title", "Our week", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "wrote deep/page.html\n")
     assert "<h1>Our week</h1>" in (tmp_path / "deep" / "page.html").read_text()
+
+
+def test_a_saved_model_shows_its_settings(tmp_path: Path) -> None:
+    SeasonalNaive(4, season=7).fit(hours(1)).save(tmp_path / "model")
+    results().write_parquet(tmp_path / "results.parquet")
+    assert logsparse("report", "results.parquet", "--model", "model", cwd=tmp_path).returncode == 0
+    assert "Settings of SeasonalNaive" in (tmp_path / "report.html").read_text()
 
 
 def test_a_file_that_is_no_result_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -11,9 +11,12 @@ import typer
 def report(
     results: Annotated[Path, typer.Argument(metavar="RESULTS", help="result frame of a backtest")],
     out: Annotated[Path, typer.Option("-o", "--out", help="where to write it, a name in .html")] = Path("report.html"),
+    model: Annotated[Path | None, typer.Option(help="folder of the model that made them, to show its training")] = None,
     title: Annotated[str | None, typer.Option(help="what stands on top")] = None,
 ) -> None:
     """Show a backtest's results on one page that needs no network and can be mailed."""
     from logsparse.reporting.report import report as run
+    from logsparse.saved import load
 
-    typer.echo(f"wrote {run(results, out, title=title)}", err=True)
+    maker = None if model is None else load(model)
+    typer.echo(f"wrote {run(results, out, model=maker, title=title)}", err=True)
