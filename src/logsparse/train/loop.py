@@ -40,6 +40,7 @@ from logsparse.train.optim import (
 
 CHECKPOINT = "training"
 INTERRUPTED = "interrupted"
+_WORST = float(np.finfo(np.float32).max)
 
 
 class TrainingError(LogsparseError):
@@ -151,7 +152,9 @@ class Training:
             total, count = nll_sum(self.network, self.network.likelihood, batch, "horizon")
             sums += torch.stack((total, count)).double()
         total, count = self.ranks.total(sums)
-        return float(total / count.clamp(min=1))
+        mean = float(total / count.clamp(min=1))
+        # An outlier among the validation windows can be beyond all numbers: that is bad, but no reason to stop.
+        return mean if math.isfinite(mean) else _WORST
 
     def _share_of_time(self) -> float:
         return 0.0 if self.train.minutes is None else self.story.seconds / (60 * self.train.minutes)
