@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from logsparse.baselines.naive import SeasonalNaive
+from logsparse.commands.report import report
 from report_pages import hours, results
 
 
@@ -25,7 +26,7 @@ def test_the_command_writes_the_page_and_says_where(tmp_path: Path) -> None:
 def test_a_saved_model_shows_its_settings(tmp_path: Path) -> None:
     SeasonalNaive(4, season=7).fit(hours(1)).save(tmp_path / "model")
     results().write_parquet(tmp_path / "results.parquet")
-    assert logsparse("report", "results.parquet", "--model", "model", cwd=tmp_path).returncode == 0
+    report(tmp_path / "results.parquet", tmp_path / "report.html", tmp_path / "model")
     assert "Settings of SeasonalNaive" in (tmp_path / "report.html").read_text()
 
 

@@ -148,20 +148,16 @@ def test_markup_in_ids_titles_and_settings_stays_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "frame",
     [
-        pytest.param(results(series=1, windows=1), id="one series"),
         pytest.param(results(horizon=1, windows=1, series=1), id="one single value"),
         pytest.param(results(horizon=1, windows=12), id="one step ahead"),
         pytest.param(results(mean=None).drop("q0.1", "q0.25", "q0.75", "q0.9"), id="only the median"),
         pytest.param(results().drop("q0.1", "q0.25", "q0.5", "q0.75", "q0.9"), id="only the mean"),
         pytest.param(results(mean=None).drop("q0.25", "q0.5", "q0.75"), id="only two quantiles"),
-        pytest.param(results(mean=None).drop("q0.1", "q0.25", "q0.5", "q0.75"), id="only one quantile"),
-        pytest.param(results(y=pl.when(pl.col("ds") % 3 != 0).then("y")), id="missing values"),
         pytest.param(results(y=pl.when(pl.col("ds") != 3).then("y").otherwise(np.nan)), id="a step never seen"),
         pytest.param(results(y=pl.lit(0.0), seasonal_error=pl.lit(None)), id="nothing but zeros"),
         pytest.param(results(y=pl.col("y") * 6e37, mean=pl.col("mean") * 6e37), id="huge values"),
-        pytest.param(results(ds=date(2024, 1, 1) + pl.duration(days="ds")), id="dates"),
+        pytest.param(results(ds=date(2024, 1, 1) + pl.duration(days="ds")).to_pandas(), id="dates in pandas"),
         pytest.param(results(ds=pl.datetime(2024, 3, 30, time_zone="CET") + pl.duration(hours="ds")), id="a time zone"),
-        pytest.param(results(unique_id=pl.col("unique_id").str.slice(1).cast(int)).to_pandas(), id="pandas"),
         pytest.param(results(cutoff=pl.col("cutoff") * 9, ds=pl.col("ds") + 8 * pl.col("cutoff")), id="windows apart"),
     ],
 )

@@ -16,7 +16,10 @@ def report(
 ) -> None:
     """Show a backtest's results on one page that needs no network and can be mailed."""
     from logsparse.reporting.report import report as run
-    from logsparse.saved import load
 
-    maker = None if model is None else load(model)
+    maker = None
+    if model is not None:
+        from logsparse.saved import load
+
+        maker = load(model)
     typer.echo(f"wrote {run(results, out, model=maker, title=title)}", err=True)
