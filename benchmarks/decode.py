@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +93,8 @@ def ours(name: str, minutes: float, rounds: int) -> list[dict[str, Any]]:
         return decode_plainly(model.network_, batch, uniform, method)
 
     for method, few, slow in (("mean-path", 16, "authors"), ("ancestral", 1, "uncached")):
-        seconds, reference = (
-            clock(lambda m=method: cached(m, PATHS), rounds),
-            clock(lambda m=method, f=few: plain(m, f), 1),
-        )  # type: ignore[misc]
+        seconds = clock(partial(cached, method, PATHS), rounds)
+        reference = clock(partial(plain, method, few), 1)
         rate, plain_rate = series * PATHS * HORIZON / seconds, few * PATHS * HORIZON / reference
         rows += [
             {"model": name, "method": method, "way": "cached", "seconds_for_all": seconds, "rate": rate},
@@ -110,7 +109,7 @@ def ours(name: str, minutes: float, rounds: int) -> list[dict[str, Any]]:
         ]
     true = cached("ancestral", MANY, seed=1).quantiles_WQH
     for paths in (25, 50, 100, PATHS):
-        seconds = clock(lambda p=paths: cached("ancestral", p), rounds)  # type: ignore[misc]
+        seconds = clock(partial(cached, "ancestral", paths), rounds)
         errors = error(cached("ancestral", paths).quantiles_WQH, true)
         rows.append({"model": name, "way": "cached", "paths": paths, "seconds_for_all": seconds, "rms_error": errors})
     return rows

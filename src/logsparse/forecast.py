@@ -99,7 +99,7 @@ class Forecast:
         figure, axes = new_figure()
         axes.plot(times[:shown], self.panel[row][length - shown :], color=INK, linewidth=1.2, label="history")
         draw_fan(axes, times[shown:], self.levels, self.quantiles[row])
-        axes.set_title(str(self.panel.ids[row]), loc="left", fontsize=10)
+        axes.set_title(str(self.panel.ids[row]), loc="left", fontsize=10, parse_math=False)
         axes.legend(frameon=False, ncols=4, fontsize=8, loc="upper left")
         return figure
 
