@@ -98,9 +98,10 @@ def main() -> None:
     parser.add_argument("task", choices=["synthetic", "solar"])
     parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="one thread a core that is free")
     parser.add_argument("--folder", type=Path, default=None)
     asked = parser.parse_args()
-    torch.set_num_threads(os.cpu_count() or 1)
+    torch.set_num_threads(asked.threads)
     if asked.task == "synthetic":
         config = synthetic(asked.epochs or 60)
         sets = study(96, np.random.default_rng(0))
@@ -119,6 +120,7 @@ def main() -> None:
     row = {
         "task": asked.task,
         "seed": asked.seed,
+        "threads": asked.threads,
         "minutes": round(story.seconds / 60, 2),
         "validation_nll": story.best,
         "ended": story.ended,

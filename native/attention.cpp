@@ -81,18 +81,20 @@ static void backward(const std::array<Tensor, 7>& tensors, const Sizes& sizes, c
   chosen.backward(p);
 }
 
-// Addresses of steps_k, steps_v and out; (type, series, paths, heads, width, value width, step room, value step, threads).
-static void step(const std::array<Tensor, 3>& tensors, const std::array<int64_t, 3>& dense, const std::array<int64_t, 9>& sizes,
+// Addresses of the history's k and v, the steps' k and v, and out; (type, series, paths, heads, width, value width, history,
+// step room, threads).
+static void step(const Tensor& q, const std::array<int64_t, 5>& dense, const std::array<int64_t, 9>& sizes,
                  const Distances& old_cells, const Distances& new_cells) {
   StepProblem p;
   p.type = static_cast<Type>(sizes[0]);
   p.series = sizes[1], p.paths = sizes[2], p.heads = sizes[3], p.width = sizes[4], p.value_width = sizes[5];
-  p.step_room = sizes[6], p.value_step = sizes[7], p.threads = sizes[8] > 0 ? int(sizes[8]) : 1;
+  p.history = sizes[6], p.step_room = sizes[7], p.threads = sizes[8] > 0 ? int(sizes[8]) : 1;
   p.old_cells = old_cells.data(), p.old_count = int64_t(old_cells.size());
   p.new_cells = new_cells.data(), p.new_count = int64_t(new_cells.size());
-  p.q = view(tensors[0]), p.history_k = view(tensors[1]), p.history_v = view(tensors[2]);
-  p.steps_k = reinterpret_cast<const void*>(dense[0]), p.steps_v = reinterpret_cast<const void*>(dense[1]);
-  p.out = reinterpret_cast<void*>(dense[2]);
+  p.q = view(q);
+  const void** const places[] = {&p.history_k, &p.history_v, &p.steps_k, &p.steps_v};
+  for (int i = 0; i < 4; ++i) *places[i] = reinterpret_cast<const void*>(dense[i]);
+  p.out = reinterpret_cast<void*>(dense[4]);
   nb::gil_scoped_release release;
   chosen.step(p);
 }
@@ -112,8 +114,8 @@ NB_MODULE(_native, m) {
         nb::arg("dropout"), "Fill out (the fourth tensor) and lse from q, k, v.");
   m.def("backward", &backward, nb::arg("tensors"), nb::arg("sizes"), nb::arg("distances"), nb::arg("lse"), nb::arg("seed"),
         nb::arg("dropout"), "Fill the gradients (the last three tensors) from q, k, v, grad_out and lse.");
-  m.def("step", &step, nb::arg("tensors"), nb::arg("dense"), nb::arg("sizes"), nb::arg("old_cells"), nb::arg("new_cells"),
-        "Fill out (the third of the dense ones) from q, the history's k and v, and the steps' own.");
+  m.def("step", &step, nb::arg("q"), nb::arg("dense"), nb::arg("sizes"), nb::arg("old_cells"), nb::arg("new_cells"),
+        "Fill out (the last of the dense ones) from q, the history's k and v, and the steps' own.");
   m.def("levels", [] {
     std::vector<std::string> names;
     for (const Level& level : available) names.emplace_back(level.name);

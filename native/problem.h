@@ -27,21 +27,20 @@ struct Problem {
   void* lse = nullptr;  // base-2 log-sum-exp of each row, (batch, heads, length - first_row), in the computing type
 };
 
-// Attention at one position of every path. The steps lie densely: keys (series, path, head, channel, step room), values
-// (series, path, head, step room, value step); both may be read a vector beyond their last number.
+// Attention at one position of every path. History and steps lie densely: keys (series, head, channel, cell) and (series,
+// head, path, channel, step), values (series, head, cell, channel) and (series, head, path, step, channel). All of them may
+// be read a pair of vectors beyond their last number.
 struct StepProblem {
   Type type = Type::float32;
   int64_t series = 0, paths = 0, heads = 0, width = 0, value_width = 0;
-  int64_t step_room = 0;   // steps there is room for
-  int64_t value_step = 0;  // numbers from one step's values to the next
+  int64_t history = 0;    // cells of the history
+  int64_t step_room = 0;  // steps there is room for
   const int64_t* old_cells = nullptr;  // rows of the history, ascending
   const int64_t* new_cells = nullptr;  // the paths' own steps, ascending
   int64_t old_count = 0, new_count = 0;
   int threads = 1;
-  View q;                     // row: the path
-  View history_k, history_v;  // row: the cell
-  const void* steps_k = nullptr;
-  const void* steps_v = nullptr;
+  View q;  // row: the path
+  const void *history_k = nullptr, *history_v = nullptr, *steps_k = nullptr, *steps_v = nullptr;
   void* out = nullptr;  // (series, path, head, value width), dense
 };
 

@@ -39,7 +39,8 @@ template <class T> constexpr int lanes = LOGSPARSE_BYTES / sizeof(T);
 
 template <class T> LOGSPARSE_INLINE Vec<T> load(const T* p) { return *reinterpret_cast<const typename Lanes<T>::Loose*>(p); }
 template <class T> LOGSPARSE_INLINE void store(T* p, Vec<T> x) { *reinterpret_cast<typename Lanes<T>::Loose*>(p) = x; }
-template <class T> LOGSPARSE_INLINE Vec<T> all(T x) { return Vec<T>{} + x; }
+// Minus zero, not plus: that would turn -0 into 0, so that the compiler could not leave it out.
+template <class T> LOGSPARSE_INLINE Vec<T> all(T x) { return x - Vec<T>{}; }
 template <class T> LOGSPARSE_INLINE Vec<T> larger(Vec<T> a, Vec<T> b) { return a > b ? a : b; }
 template <class T> LOGSPARSE_INLINE Vec<T> iota(T start) {
   Vec<T> x;

@@ -16,38 +16,44 @@ template <class T> struct Step {
   static constexpr int wide = lanes<T>, pair = 2 * wide;
   static constexpr T lowest = T(-1e30);  // weight 0 after the softmax
   const StepProblem& p;
-  const int64_t old_room, new_room, value_room;  // rounded up to whole vectors
+  const int64_t old_room, new_room, value_room;  // rounded up to whole pairs of vectors
   const T scale;
-  std::vector<T> k, v, q, scores, sum;
+  const bool neighbours;  // the history's cells follow each other: they are read where they lie
+  const T *k = nullptr, *v = nullptr;
+  int64_t k_channel = 0, v_row = 0;
+  std::vector<T> gathered_k, gathered_v, q, scores, sum;
 
   static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
   explicit Step(const StepProblem& problem)
       : p(problem), old_room(round_up(p.old_count, pair)), new_room(round_up(p.new_count, pair)),
-        value_room(round_up(p.value_width, pair)), scale(T(1.4426950408889634074 / __builtin_sqrt(double(p.width)))) {
-    k.resize(p.width * old_room), v.resize(p.old_count * value_room);
+        value_room(round_up(p.value_width, pair)), scale(T(1.4426950408889634074 / __builtin_sqrt(double(p.width)))),
+        neighbours(p.old_count == 0 || p.old_cells[p.old_count - 1] - p.old_cells[0] == p.old_count - 1) {
+    if (!neighbours) gathered_k.resize(p.width * old_room), gathered_v.resize(p.old_count * value_room);
     q.resize(4 * p.width), scores.resize(4 * (old_room + new_room)), sum.resize(4 * value_room);
   }
 
   void series_head(int64_t series, int64_t head) {
-    gather(series, head);
+    const T* all_k = static_cast<const T*>(p.history_k) + (series * p.heads + head) * p.width * p.history;
+    const T* all_v = static_cast<const T*>(p.history_v) + (series * p.heads + head) * p.history * p.value_width;
+    if (neighbours) {
+      const int64_t first = p.old_count ? p.old_cells[0] : 0;
+      k = all_k + first, k_channel = p.history, v = all_v + first * p.value_width, v_row = p.value_width;
+    } else {
+      gather(all_k, all_v);
+    }
     int64_t path = 0;
     for (; path + 4 <= p.paths; path += 4) paths_of<4>(series, head, path);
     for (; path < p.paths; ++path) paths_of<1>(series, head, path);
   }
 
   // The history's cells side by side: keys channel by channel, values row by row.
-  void gather(int64_t series, int64_t head) {
-    const T* from_k = static_cast<const T*>(p.history_k.data) + series * p.history_k.batch + head * p.history_k.head;
-    const T* from_v = static_cast<const T*>(p.history_v.data) + series * p.history_v.batch + head * p.history_v.head;
-    for (int64_t d = 0; d < p.width; ++d) {
-      const T* channel = from_k + d * p.history_k.channel;
-      for (int64_t m = 0; m < p.old_count; ++m) k[d * old_room + m] = channel[p.old_cells[m] * p.history_k.row];
-    }
-    for (int64_t e = 0; e < p.value_width; ++e) {
-      const T* channel = from_v + e * p.history_v.channel;
-      for (int64_t m = 0; m < p.old_count; ++m) v[m * value_room + e] = channel[p.old_cells[m] * p.history_v.row];
-    }
+  void gather(const T* all_k, const T* all_v) {
+    for (int64_t d = 0; d < p.width; ++d)
+      for (int64_t m = 0; m < p.old_count; ++m) gathered_k[d * old_room + m] = all_k[d * p.history + p.old_cells[m]];
+    for (int64_t m = 0; m < p.old_count; ++m)
+      std::memcpy(&gathered_v[m * value_room], all_v + p.old_cells[m] * p.value_width, p.value_width * sizeof(T));
+    k = gathered_k.data(), k_channel = old_room, v = gathered_v.data(), v_row = value_room;
   }
 
   template <int G> void paths_of(int64_t series, int64_t head, int64_t path) {
@@ -56,37 +62,38 @@ template <class T> struct Step {
       const T* from = static_cast<const T*>(p.q.data) + series * p.q.batch + (path + g) * p.q.row + head * p.q.head;
       for (int64_t d = 0; d < p.width; ++d) q[g * p.width + d] = from[d * p.q.channel] * scale;
     }
-    dots<G>(k.data(), old_room, 0, old_room, room, 0);
+    dots<G>(room);
     T total[G];
     for (int g = 0; g < G; ++g) {
-      const int64_t own = (series * p.paths + path + g) * p.heads + head;
+      const int64_t own = (series * p.heads + head) * p.paths + path + g;
       own_scores(static_cast<const T*>(p.steps_k) + own * p.width * p.step_room, g, room);
       total[g] = weigh(&scores[g * room]);
     }
-    mix<G>(v.data(), p.old_count, room);
+    mix<G>(room);
     for (int g = 0; g < G; ++g) {
-      const int64_t own = (series * p.paths + path + g) * p.heads + head;
-      const T* rows = static_cast<const T*>(p.steps_v) + own * p.step_room * p.value_step;
+      const int64_t own = (series * p.heads + head) * p.paths + path + g;
+      const T* rows = static_cast<const T*>(p.steps_v) + own * p.step_room * p.value_width;
       T* into = &sum[g * value_room];
       add_own(rows, &scores[g * room + old_room], into);
-      T* out = static_cast<T*>(p.out) + own * p.value_width;
-      for (int64_t e = 0; e < p.value_width; ++e) out[e] = into[e] / total[g];
+      T* out = static_cast<T*>(p.out) + ((series * p.paths + path + g) * p.heads + head) * p.value_width;
+      const T share = T(1) / total[g];
+      for (int64_t e = 0; e < p.value_width; ++e) out[e] = into[e] * share;
     }
   }
 
-  // scores[g][at + m] = q[g] . column m of `columns`, for whole pairs of vectors.
-  template <int G> void dots(const T* columns, int64_t stride, int64_t begin, int64_t count, int64_t room, int64_t at) {
-    for (int64_t m = 0; m < count; m += pair) {
+  // scores[g][m] = q[g] . keys of cell m, for whole pairs of vectors.
+  template <int G> void dots(int64_t room) {
+    for (int64_t m = 0; m < old_room; m += pair) {
       Vec<T> low[G] = {}, high[G] = {};
       for (int64_t d = 0; d < p.width; ++d) {
-        const T* column = columns + d * stride + begin + m;
+        const T* column = k + d * k_channel + m;
         const Vec<T> a = load(column), b = load(column + wide);
         for (int g = 0; g < G; ++g) {
           const Vec<T> x = all<T>(q[g * p.width + d]);
           low[g] += x * a, high[g] += x * b;
         }
       }
-      for (int g = 0; g < G; ++g) store(&scores[g * room + at + m], low[g]), store(&scores[g * room + at + m + wide], high[g]);
+      for (int g = 0; g < G; ++g) store(&scores[g * room + m], low[g]), store(&scores[g * room + m + wide], high[g]);
     }
   }
 
@@ -117,27 +124,28 @@ template <class T> struct Step {
   // Scores -> weights that are not yet divided by their sum, which is returned.
   T weigh(T* row) {
     const int64_t room = old_room + new_room;
-    Vec<T> top = all<T>(lowest);
-    for (int64_t m = 0; m < room; m += wide) top = larger<T>(load(row + m), top);
+    Vec<T> top = all<T>(lowest), other = top;
+    for (int64_t m = 0; m < room; m += pair) top = larger<T>(load(row + m), top), other = larger<T>(load(row + m + wide), other);
+    top = larger<T>(top, other);
     T highest = top[0];
     for (int i = 1; i < wide; ++i) highest = highest > top[i] ? highest : top[i];
-    Vec<T> sums{};
-    for (int64_t m = 0; m < room; m += wide) {
-      const Vec<T> weight = exp2<T>(load(row + m) - highest);
-      sums += weight;
-      store(row + m, weight);
+    Vec<T> sums{}, others{};
+    for (int64_t m = 0; m < room; m += pair) {
+      const Vec<T> a = exp2<T>(load(row + m) - highest), b = exp2<T>(load(row + m + wide) - highest);
+      sums += a, others += b;
+      store(row + m, a), store(row + m + wide, b);
     }
     T total = 0;
-    for (int i = 0; i < wide; ++i) total += sums[i];
+    for (int i = 0; i < wide; ++i) total += sums[i] + others[i];
     return total;
   }
 
   // sum[g] = weights of the history times its values. Two vectors of channels at a time keep the processor's adders busy.
-  template <int G> void mix(const T* rows, int64_t count, int64_t room) {
+  template <int G> void mix(int64_t room) {
     for (int64_t e = 0; e < value_room; e += pair) {
       Vec<T> low[G] = {}, high[G] = {};
-      for (int64_t m = 0; m < count; ++m) {
-        const Vec<T> a = load(rows + m * value_room + e), b = load(rows + m * value_room + e + wide);
+      for (int64_t m = 0; m < p.old_count; ++m) {
+        const Vec<T> a = load(v + m * v_row + e), b = load(v + m * v_row + e + wide);
         for (int g = 0; g < G; ++g) {
           const Vec<T> weight = all<T>(scores[g * room + m]);
           low[g] += weight * a, high[g] += weight * b;
@@ -154,11 +162,11 @@ template <class T> struct Step {
       int64_t m = 0;
       for (; m + 2 <= p.new_count; m += 2)
         for (int odd = 0; odd < 2; ++odd) {
-          const T* row = rows + p.new_cells[m + odd] * p.value_step + e;
+          const T* row = rows + p.new_cells[m + odd] * p.value_width + e;
           low[odd] += all<T>(weights[m + odd]) * load(row), high[odd] += all<T>(weights[m + odd]) * load(row + wide);
         }
       if (m < p.new_count) {
-        const T* row = rows + p.new_cells[m] * p.value_step + e;
+        const T* row = rows + p.new_cells[m] * p.value_width + e;
         low[0] += all<T>(weights[m]) * load(row), high[0] += all<T>(weights[m]) * load(row + wide);
       }
       store(into + e, low[0] + low[1]), store(into + e + wide, high[0] + high[1]);

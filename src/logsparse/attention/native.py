@@ -130,11 +130,21 @@ def native_step(
     """One position of every path, as `attention.step` lays out history and steps: (N, P, H, E). No gradient."""
     (history_k, history_v), (steps_k, steps_v) = history, steps
     series, paths, heads, width = q.shape
-    out_NPHE = q.new_empty(series, paths, heads, history_v.shape[3])
-    sizes = (_TYPES[q.dtype], series, paths, heads, width, history_v.shape[3])
-    room = (steps_k.stride(4), steps_v.stride(3), torch.get_num_threads())
-    views = [_plain(x) for x in (q.transpose(1, 2), history_k, history_v)]
-    _native.step(views, [x.data_ptr() for x in (steps_k, steps_v, out_NPHE)], (*sizes, *room), list(old), list(new))
+    _, _, cells, value_width = history_v.shape
+    out_NPHE = q.new_empty(series, paths, heads, value_width)
+    sizes = (
+        _TYPES[q.dtype],
+        series,
+        paths,
+        heads,
+        width,
+        value_width,
+        cells,
+        steps_k.shape[3],
+        torch.get_num_threads(),
+    )
+    dense = [x.data_ptr() for x in (history_k, history_v, steps_k, steps_v, out_NPHE)]
+    _native.step(_plain(q.transpose(1, 2)), dense, sizes, old, new)
     return out_NPHE
 
 

@@ -34,7 +34,7 @@ class StepCache:
     """Keys and values of N series with P paths each: positions 0..T-1 are history, T.. the paths' own."""
 
     history_k: Tensor
-    """(N, H, T, D), any strides: what `attend` took, not a copy."""
+    """(N, H, T, D), channel-first in memory."""
     history_v: Tensor
     """(N, H, T, E)."""
     steps_k: Tensor
@@ -53,12 +53,14 @@ class StepCache:
                 got=f"{tuple(history_k.shape)} {history_k.dtype} and {tuple(history_v.shape)} {history_v.dtype}",
                 hint="give what attend took as k and v.",
             )
-        batch = (history_k.shape[0], paths, history_k.shape[1])
+        batch = (*history_k.shape[:2], paths)
         width, value_width = history_k.shape[-1], history_v.shape[-1]
-        # The kernel reads keys along the steps and values along the channels.
-        steps_k = _dense(history_k, (*batch, width, steps)).mT
-        steps_v = _dense(history_v, (*batch, steps, value_width))
-        return StepCache(history_k, history_v, steps_k, steps_v)
+        # The kernel reads keys along the positions, values along the channels, and paths one after the other.
+        own_k = _dense(history_k, (*batch, width, steps)).mT.transpose(1, 2)
+        own_v = _dense(history_v, (*batch, steps, value_width)).transpose(1, 2)
+        shared_k = _dense(history_k, history_k.mT.shape).copy_(history_k.mT).mT
+        shared_v = _dense(history_v, history_v.shape).copy_(history_v)
+        return StepCache(shared_k, shared_v, own_k, own_v)
 
     @property
     def length(self) -> int:
@@ -123,7 +125,7 @@ def _cells(pattern: Pattern, position: int, history: int) -> tuple[tuple[int, ..
 def _dense(like: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Memory of this shape that may be read a pair of vectors beyond its end, as the kernel does."""
     size = math.prod(shape)
-    return like.new_zeros(size + _LANES)[:size].view(shape)
+    return like.new_empty(size + _LANES)[:size].view(shape)
 
 
 def _take(x: Tensor, dim: int, cells: Sequence[int]) -> Tensor:

@@ -19,7 +19,7 @@ from logsparse.model.network import Network
 # W windows, N sample paths, H horizon, Q quantile levels
 
 # Paths decoded side by side: enough for large matrix products, few enough to stay in the caches (docs/LOG.md).
-ROWS = 1024
+ROWS = 512
 # What the caches of the windows decoded side by side may take.
 BYTES = 512 * 2**20
 
