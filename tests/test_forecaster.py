@@ -217,6 +217,15 @@ def test_a_model_saved_without_history_must_be_given_one(fitted: ls.LogSparse, t
     assert again.predict(frame()).equals(fitted.predict(frame()))
 
 
+def test_a_model_of_the_first_format_is_read_for_good() -> None:
+    fixtures = Path(__file__).parent / "fixtures"
+    found = ls.load(fixtures / "logsparse_format_1").predict(quantiles=LEVELS)
+    written = pl.read_csv(fixtures / "logsparse_format_1_forecast.csv", try_parse_dates=True)
+    assert found["unique_id"].to_list() == written["unique_id"].to_list()
+    assert found["ds"].to_list() == written["ds"].to_list()
+    np.testing.assert_allclose(found.select("mean", *QUANTILES), written.select("mean", *QUANTILES), rtol=1e-3)
+
+
 def test_settings_can_be_changed_on_loading(fitted: ls.LogSparse, tmp_path: Path) -> None:
     fitted.save(tmp_path / "model")
     samples = ls.load(tmp_path / "model", samples=3, device="cpu").forecast().samples
