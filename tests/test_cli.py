@@ -117,7 +117,10 @@ def test_the_version_is_told() -> None:
 
 def test_a_model_is_told_only_by_the_names_that_are_there(tmp_path: Path) -> None:
     done = logsparse("backtest", "model/", "x.csv", "--horizon", "2", cwd=tmp_path)
-    assert "A model must be one of: logsparse, seasonal-naive. Got 'model/'. Hint: check the spelling." in done.stderr
+    assert (
+        "A model must be one of: deepar, logsparse, seasonal-naive. Got 'model/'. Hint: check the spelling."
+        in done.stderr
+    )
 
 
 def test_the_demo_forecasts_the_synthetic_set_and_draws_it(tmp_path: Path) -> None:

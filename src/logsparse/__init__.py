@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from logsparse.backtesting import backtest
+    from logsparse.baselines.deepar import DeepAR
     from logsparse.baselines.naive import SeasonalNaive
     from logsparse.data.frame import to_panel
     from logsparse.data.panel import Panel
@@ -23,6 +24,7 @@ __version__ = version("logsparse")
 # Loaded on first use, so that `logsparse --help` and `import logsparse` need neither torch nor polars.
 _HOMES = {
     "backtest": "backtesting",
+    "DeepAR": "baselines.deepar",
     "SeasonalNaive": "baselines.naive",
     "to_panel": "data.frame",
     "Panel": "data.panel",
@@ -43,6 +45,7 @@ _HOMES = {
 __all__ = [
     "ConfigError",
     "DataError",
+    "DeepAR",
     "Evidence",
     "Forecast",
     "Forecaster",

@@ -110,7 +110,7 @@ class LogSparse(Forecaster):
         return self
 
     def _fit(self, panel: Panel) -> None:
-        config = self.config or recommend(panel, self.horizon, self.context)
+        config = self.config or self._advised(panel)
         if self.minutes is not None:
             config = replace(config, train=replace(config.train, minutes=self.minutes))
         self.config_, self.known_ = config, Known.of(panel)
@@ -124,6 +124,10 @@ class LogSparse(Forecaster):
 
         fresh(self.seed).likelihood.check(torch.from_numpy(_seen(panel)))
         self._train(data, config, fresh)
+
+    def _advised(self, panel: Panel) -> Config:
+        """The settings that follow from the data."""
+        return recommend(panel, self.horizon, self.context)
 
     def _network(self, config: Config, features: int, known: Known) -> Network[Any]:
         """The network of these settings; a model that differs in the network only overrides this."""

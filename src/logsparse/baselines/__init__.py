@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from logsparse.forecast import Forecaster
 
 NAMES = {
+    "deepar": "logsparse.baselines.deepar:DeepAR",
     "logsparse": "logsparse.forecaster:LogSparse",
     "seasonal-naive": "logsparse.baselines.naive:SeasonalNaive",
 }

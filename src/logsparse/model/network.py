@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
@@ -28,6 +28,9 @@ Memory = TypeVar("Memory")
 class Network(nn.Module, ABC, Generic[Memory]):
     """`length` positions, `features` covariates, `series` known series, `static`: categories of each static column."""
 
+    has_positions: ClassVar[bool] = True
+    """Whether a position is told apart from others by an embedding."""
+
     def __init__(
         self, config: ModelConfig, *, length: int, features: int, series: int, static: Sequence[int] = ()
     ) -> None:
@@ -36,7 +39,7 @@ class Network(nn.Module, ABC, Generic[Memory]):
         self.likelihood = likelihood(config.likelihood)
         lag_inputs = len(config.lags) * (2 if config.see_missing else 1)
         self.input_width = lag_inputs + features + config.embedding
-        self.position = nn.Embedding(length, config.embedding)
+        self.position = nn.Embedding(length, config.embedding) if self.has_positions else None
         self.series = nn.Embedding(series + 1, config.embedding) if config.embed_series else None
         self.static = nn.ModuleList(nn.Embedding(count + 1, config.embedding) for count in static)
 
@@ -81,7 +84,9 @@ class Network(nn.Module, ABC, Generic[Memory]):
 
     def _embedding(self, batch: Batch, generator: Generator | None) -> Tensor:
         size, length = batch.values_BL.shape
-        where_LE: Tensor = self.position.weight[:length]
+        where_LE = batch.scale_B.new_zeros(length, self.config.embedding)
+        if self.position is not None:
+            where_LE = self.position.weight[:length]
         tables: list[tuple[Any, Tensor]] = list(zip(self.static, batch.static_BC.unbind(1), strict=True))
         if self.series is not None:
             tables.insert(0, (self.series, batch.series_B))

@@ -1,0 +1,79 @@
+"""Batch -> raw parameters of the likelihood at every position: DeepAR's network, an LSTM over the same inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Generator, Tensor, nn
+
+from logsparse.config import ModelConfig
+from logsparse.data.windows import Batch
+from logsparse.model.network import Network
+from logsparse.model.transformer import drop
+
+# B windows, N sample paths, L positions, T positions read, W hidden size, I inputs, P parameters of the likelihood
+
+# Hidden and cell state of each layer, (1, B * N, W) each.
+States = list[tuple[Tensor, Tensor]]
+
+
+class Recurrent(Network[States]):
+    """`layers` of `width` cells; the state takes the place of position and context."""
+
+    has_positions = False
+
+    def __init__(
+        self, config: ModelConfig, *, length: int, features: int, series: int, static: Sequence[int] = ()
+    ) -> None:
+        super().__init__(config, length=length, features=features, series=series, static=static)
+        self.width = config.width or 40
+        sizes = [self.input_width, *[self.width] * (config.layers - 1)]
+        # One module a layer: the dropout between them takes its draws from our generator.
+        self.layers = nn.ModuleList(nn.LSTM(size, self.width, batch_first=True) for size in sizes)
+        self.output = nn.Linear(self.width, len(self.likelihood.parameters))
+
+    def forward(self, batch: Batch, generator: Generator | None = None) -> Tensor:
+        """(B, L, P). Dropout between the layers is active when a generator is given, and only then."""
+        raw_BLP, _ = self._read(self.inputs(batch, generator), None, generator)
+        return raw_BLP
+
+    def begin(self, inputs_BTI: Tensor, *, paths: int, steps: int) -> tuple[Tensor, States]:
+        """(B, P) of the last position, and the states that every path goes on from."""
+        del steps  # an LSTM remembers as much after any number of them
+        raw_BTP, states = self._read(inputs_BTI, None, None)
+        copies = [(h.repeat_interleave(paths, 1), c.repeat_interleave(paths, 1)) for h, c in states]
+        return raw_BTP[:, -1], copies
+
+    def advance(self, inputs_BNI: Tensor, memory: States) -> Tensor:
+        """(B, N, P) of the next position of every path."""
+        raw, memory[:] = self._read(inputs_BNI.flatten(0, 1)[:, None], memory, None)
+        return raw.view(*inputs_BNI.shape[:2], -1)
+
+    @property
+    def memory_width(self) -> int:
+        """The states do not grow with the steps; counted as if each step kept one number of each cell."""
+        return len(self.layers) * self.width
+
+    @torch.no_grad()
+    def initialise(self, generator: Generator) -> None:
+        """Uniform within the root of the hidden size; embeddings N(0, .02); gates remember at first."""
+        bound = self.width**-0.5
+        for name, weight in self.named_parameters():
+            if name.startswith(("series", "static")):
+                weight.normal_(0, 0.02, generator=generator)
+            elif "bias_hh" in name or name == "output.bias":
+                weight.zero_()
+            elif "bias_ih" in name:
+                weight.zero_()[self.width : 2 * self.width] = 1
+            else:
+                weight.uniform_(-bound, bound, generator=generator)
+
+    def _read(self, x_BTI: Tensor, states: States | None, generator: Generator | None) -> tuple[Tensor, States]:
+        found: States = []
+        for number, layer in enumerate(self.layers):
+            x_BTI = drop(x_BTI, self.config.dropout, generator) if number else x_BTI
+            x_BTI, state = layer(x_BTI, states[number] if states else None)
+            found.append(state)
+        raw_BTP: Tensor = self.output(x_BTI)
+        return raw_BTP, found
