@@ -29,7 +29,8 @@ Keys = NDArray[np.uint64]
 
 # At least so many points of all paths' laws together make a quantile, and so many lie beyond the outermost level.
 _POINTS, _POINTS_BEYOND = 400, 4
-_MOST_POINTS_A_PATH = 64
+# Fewer of one law would tell little more than a sample of it (docs/LOG.md).
+_FEWEST_POINTS_A_PATH, _MOST_POINTS_A_PATH = 8, 64
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def mixture_quantiles(law: Distribution, levels: Sequence[float]) -> Tensor:
         return law.quantile(levels)[:, 0]
     outermost = min(min(level, 1 - level) for level in levels)
     wanted = max(_POINTS, math.ceil(_POINTS_BEYOND / outermost))
-    each = min(math.ceil(wanted / laws), _MOST_POINTS_A_PATH)
+    each = min(max(math.ceil(wanted / laws), _FEWEST_POINTS_A_PATH), _MOST_POINTS_A_PATH)
     # Shifted from path to path: where all laws agree, their points together are spread evenly too.
     shift_M1 = (torch.arange(laws, device=law.mean.device)[:, None] + 0.5) / laws
     points_BMk = law.at((torch.arange(each, device=law.mean.device) + shift_M1) / each)
