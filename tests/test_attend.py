@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from logsparse.attention import attend as front
 from logsparse.attention import native as native_module
 from logsparse.attention.attend import attend, attention_weights
 from logsparse.attention.dropout import factors
@@ -114,6 +115,23 @@ def test_sdpa_serves_the_full_pattern() -> None:
     qkv = random_inputs((2, 2, 65, 7))
     assert_equal_to_oracle(results("sdpa", qkv, full()), results("dense", qkv, full()), 1e-10)
     assert_equal_to_oracle(results("auto", qkv, full()), results("dense", qkv, full()), 1e-10)
+
+
+@pytest.mark.parametrize(("seed", "by_kernel"), [(0, True), (1, False)])
+def test_full_attention_is_the_kernel_s_where_memory_is_channel_first(
+    seed: int, by_kernel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[bool] = []
+
+    def watched(*inputs: Any) -> Tensor:
+        called.append(True)
+        return native_module.native(*inputs)
+
+    monkeypatch.setattr(front, "native", watched)
+    for pattern in (full(), logsparse(dense_rows=99)):
+        qkv = random_inputs((2, 2, 65, 7), seed=seed)
+        assert_equal_to_oracle(results("auto", qkv, pattern), results("dense", qkv, full()), 1e-10)
+    assert called == ([True, True] if by_kernel else [])
 
 
 def test_more_dense_rows_than_rows_is_full_attention() -> None:

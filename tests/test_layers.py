@@ -26,12 +26,12 @@ ORDER = [
     "pictures", "progress",
     "attention.panels", "attention.draw",
     "attention.dropout", "attention.dense", "attention.shifted", "attention.native", "attention.attend",
-    "attention.step", "attention.layer",
+    "attention.weights", "attention.step", "attention.layer",
     "model.inverse_cdf", "model.likelihood", "model.network", "model.transformer", "model.recurrent",
-    "model.decode", "model.sample",
+    "model.decode", "model.sample", "model.attending",
     "train.optim", "train.average", "train.sealed", "train.checkpoint",
     "train.distributed", "train.batches", "train.loop",
-    "folder", "forecast", "forecaster",
+    "folder", "forecast", "attended", "forecaster",
     "baselines", "baselines.naive", "baselines.deepar", "saved",
     "backtesting", "metrics",
     "reporting", "reporting.numbers", "reporting.shown", "reporting.words", "reporting.charts", "reporting.inline",
@@ -42,7 +42,7 @@ ORDER = [
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
     "data.times", "data.delimited", "data.parts", "data.files", "data.table", "data.grid", "data.frame", "data.clock",
-    "data.future", "forecast", "backtesting", "metrics", "reporting.numbers", "reporting.shown",
+    "data.future", "forecast", "attended", "backtesting", "metrics", "reporting.numbers", "reporting.shown",
     "reporting.sections", "cli",
 }  # fmt: skip
 MAY_SEE_TORCH = {"data.windows", "folder", "forecaster"}

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from logsparse.attended import Attention, attention_of
 from logsparse.checks import whole
 from logsparse.config import Config
 from logsparse.data.candidates import Pairs
@@ -19,7 +20,7 @@ from logsparse.data.clock import clock_time
 from logsparse.data.columns import Columns
 from logsparse.data.features import Features
 from logsparse.data.known import Known
-from logsparse.data.panel import Panel
+from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.times import When
 from logsparse.data.windows import Windows
 from logsparse.defaults import recommend
@@ -179,6 +180,26 @@ class LogSparse(Forecaster):
         config = written["config"]
         return {**written, "config": None if config is None else Config.from_dict(config)}
 
+    def attention(
+        self,
+        data: Any = None,
+        *,
+        future: Any = None,
+        series: SeriesId | None = None,
+        layer: int = -1,
+        head: int | None = None,
+        step: int | None = 0,
+    ) -> Attention:
+        """How a step of the forecast looks at its window; `step=None`: how every position does, as a matrix.
+
+        Of the first series unless one is named, of the mean over all heads unless one is; layers and heads count from
+        0. The steps before it are those of the mean path.
+        """
+        windows = self._windows(self.history(data, future))
+        return attention_of(
+            self.network_.to(_device(self.device)), windows, series=series, layer=layer, head=head, step=step
+        )
+
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
         pairs = Pairs(np.arange(len(panel)), panel.lengths)
         found = self._sample(panel, pairs, levels, keep_paths=True)
@@ -200,24 +221,22 @@ class LogSparse(Forecaster):
             yield Forecast(panel, found.mean_WH[part], levels, found.quantiles_WQH[part])
 
     def _sample(self, panel: Panel, pairs: Pairs, levels: tuple[float, ...], *, keep_paths: bool) -> Sampled:
-        config, device = self.config_, _device(self.device)
-        windows = Windows(
-            self.known_.retell(panel),
-            self.features_,
-            context=config.context,
-            horizon=config.horizon,
-            lags=config.model.lags,
-        )
+        device = _device(self.device)
         ask = Sampling(
             paths=self.samples,
             levels=levels,
-            method=config.method,
+            method=self.config_.method,
             seed=self.seed,
             keep_paths=keep_paths,
             device=device,
         )
         with Progress("forecasting", len(pairs), verbose=self.verbose) as progress:
-            return sample(self.network_.to(device), windows, pairs, ask, told=progress.step)
+            return sample(self.network_.to(device), self._windows(panel), pairs, ask, told=progress.step)
+
+    def _windows(self, panel: Panel) -> Windows:
+        """Of any panel, told in the terms of training."""
+        config, told = self.config_, self.known_.retell(panel)
+        return Windows(told, self.features_, context=config.context, horizon=config.horizon, lags=config.model.lags)
 
 
 def _device(name: str) -> torch.device:

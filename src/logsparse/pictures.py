@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from logsparse.errors import DataError
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, FORECAST, TRUTH = "#333333", "#1f6fb2", "#c8553d"
+INK, FORECAST, TRUTH, START = "#333333", "#1f6fb2", "#c8553d", "#3a8f4d"
+# A matrix has about so many points on paper: of larger ones, one stands for a square of cells.
+_MATRIX_POINTS = 480
 
 
 def new_figure(width: float = 8, height: float = 3) -> tuple[Figure, Axes]:
@@ -60,6 +63,77 @@ def draw_losses(rows: Sequence[Mapping[str, float]], size: tuple[float, float] =
     axes.set_ylabel("negative log-likelihood")
     axes.legend(frameon=False, fontsize=8)
     return figure
+
+
+def draw_attention(
+    times_L: NDArray[Any], values_L: Any, weights_J: Any, start_and_step: tuple[int, int], title: str
+) -> Figure:
+    """History and mean path; under them, at the same times, the weights with which one step looks at each."""
+    start, step = start_and_step
+    figure, (above, below) = _two_panels(height=4, ratio=1.0)
+    _draw_window(above, times_L[: step + 1], values_L[: step + 1], start)
+    cells = np.flatnonzero(weights_J)
+    below.vlines(times_L[cells], 0, weights_J[cells], color=TRUTH, linewidth=1.2)
+    below.set_ylim(bottom=0)
+    below.set_ylabel("weight")
+    for axes in (above, below):
+        axes.axvline(times_L[step], color=START, linestyle="--", linewidth=1)
+    above.set_title(title, loc="left", fontsize=10)
+    return figure
+
+
+def draw_attention_matrix(times_L: NDArray[Any], values_L: Any, weights_LJ: Any, start: int, title: str) -> Figure:
+    """The window; under it, position by position, a row of weights for each position that looks."""
+    from matplotlib.colors import PowerNorm
+
+    length = len(values_L)
+    figure, (above, below) = _two_panels(height=8, ratio=4.0)
+    _draw_window(above, np.arange(length), values_L, start)
+    side = -(-length // _MATRIX_POINTS)
+    padded = np.pad(weights_LJ, (0, -length % side))
+    # The largest of a square: a mean would drown the thin lines of a sparse pattern.
+    pooled = padded.reshape(len(padded) // side, side, -1, side).max(axis=(1, 3))
+    edge = side * len(pooled) - 0.5
+    below.grid(visible=False)
+    below.imshow(
+        pooled,
+        norm=PowerNorm(0.5, vmin=0),
+        cmap="Blues",
+        extent=(-0.5, edge, edge, -0.5),
+        interpolation="none",
+        aspect="auto",
+    )
+    places = np.unique(np.linspace(0, length - 1, 6).astype(int))
+    names = [str(time)[:16].replace("T", " ") for time in times_L[places]]
+    below.set_xlim(-0.5, length - 0.5)
+    below.set_ylim(length - 0.5, -0.5)
+    below.set_xticks(places, names, rotation=20, ha="right", fontsize=8)
+    below.set_yticks(places, names, fontsize=8)
+    below.set_xlabel("looked at")
+    below.set_ylabel("looks")
+    for draw in (above.axvline, below.axvline, below.axhline):
+        draw(start, color=START, linestyle="--", linewidth=1)
+    above.set_title(title, loc="left", fontsize=10)
+    return figure
+
+
+def _two_panels(height: float, ratio: float) -> tuple[Figure, tuple[Axes, Axes]]:
+    """One above the other, of one time axis; the lower one `ratio` times as high."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, height), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, ratio])
+    for axes in (above, below):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25, linewidth=0.6)
+    return figure, (above, below)
+
+
+def _draw_window(axes: Axes, times_L: Any, values_L: Any, start: int) -> None:
+    axes.plot(times_L[:start], values_L[:start], color=INK, linewidth=1.2, label="history")
+    # From the last value of the history on, so that the line does not begin in the air.
+    axes.plot(times_L[start - 1 :], values_L[start - 1 :], color=FORECAST, linewidth=1.2, label="mean path")
+    axes.legend(frameon=False, ncols=2, fontsize=8, loc="upper left")
 
 
 def save_figure(figure: Figure, path: Path) -> None:

@@ -73,6 +73,12 @@ class Pattern:
         """(L, L): entry [l, j] says whether row l attends to cell j."""
         return self.reach(length, layers=1)
 
+    def row(self, position: int) -> tuple[int, ...]:
+        """The cells that this row attends to, oldest first, itself last."""
+        position = _whole("position", position, least=0)
+        distances = range(position + 1) if position < self.dense_rows else self.distances(position + 1)
+        return tuple(position - s for s in reversed(distances))
+
     def cells(self, length: int) -> int:
         """How many cells all rows attend to together."""
         length = _whole("length", length, least=1)

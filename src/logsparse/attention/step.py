@@ -116,9 +116,7 @@ def attend_step_plainly(q: Tensor, cache: StepCache, old: Sequence[int], new: Se
 @lru_cache(maxsize=1024)
 def _cells(pattern: Pattern, position: int, history: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The cells that this position attends to: those of the history, and those of the steps after it, oldest first."""
-    dense = position < pattern.dense_rows
-    distances = range(position + 1) if dense else pattern.distances(position + 1)
-    cells = [position - s for s in reversed(distances)]
+    cells = pattern.row(position)
     return tuple(c for c in cells if c < history), tuple(c - history for c in cells if c >= history)
 
 

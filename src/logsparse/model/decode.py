@@ -110,6 +110,18 @@ def decode_plainly(network: Network[Any], batch: Batch, uniform_BNH: Tensor, met
     return drawn
 
 
+@torch.no_grad()
+def along_the_mean(network: Network[Any], batch: Batch) -> Batch:
+    """The windows as the mean path goes through them: its values stand in the horizon and in every lag after them."""
+    middle_B1H = torch.full((len(batch), 1, batch.horizon), 0.5, device=batch.scale_B.device)
+    mean_BH = decode(network, batch, middle_B1H, (0.5,), "mean-path").mean_BH
+    filled = batch.clone()
+    filled.values_BL[:, batch.context :] = mean_BH
+    for step, value_B in enumerate(mean_BH.unbind(1)):
+        _feed(filled, batch.context + step, value_B, network.config.lags)
+    return filled
+
+
 def _repeat(batch: Batch, paths: int) -> Batch:
     """Each window so many times in a row, in memory of its own."""
     return batch.each(lambda tensor: tensor.repeat_interleave(paths, dim=0))

@@ -74,6 +74,16 @@ class Transformer(Network[list[BlockMemory]]):
         raw_BNP: Tensor = self.output(self.norm(x_BNW))
         return raw_BNP
 
+    def queries_keys(self, inputs_BLI: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        """Queries and keys of one block over whole windows, (B, H, L, D) each."""
+        x_BLW = self.project(inputs_BLI)
+        for block in self.blocks[:layer]:
+            x_BLW = block(x_BLW)
+        asked = self.blocks[layer]
+        assert isinstance(asked, Block)
+        q_BHLD, k_BHLD, _ = asked.project(x_BLW)
+        return q_BHLD, k_BHLD
+
     @property
     def memory_width(self) -> int:
         """Keys, values and inputs of every block."""
@@ -116,6 +126,10 @@ class Block(nn.Module):
     def forward(self, x_BLW: Tensor, generator: Generator | None = None) -> Tensor:
         """(B, L, W) -> (B, L, W)"""
         return self._rest(x_BLW, self.attention(self._before(x_BLW), generator=generator), generator)
+
+    def project(self, x_BLW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(B, L, W) -> queries, keys, values, (B, H, L, D) each."""
+        return self.attention.project(self._before(x_BLW))
 
     def begin(self, x_BTW: Tensor, paths: int, steps: int) -> tuple[Tensor, BlockMemory]:
         """(B, T, W) -> (B, T, W), and what `advance` needs of it."""
