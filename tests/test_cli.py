@@ -59,9 +59,14 @@ def test_backtest_writes_its_results_and_score_reads_them(data: Path, tmp_path: 
     [
         (["check", "nowhere.csv"], "nowhere.csv: no such file"),
         (["backtest", "seasonal-naiv", "x.csv", "--horizon", "2"], "did you mean 'seasonal-naive'?"),
-        (["backtest", "seasonal-naive", "x.csv"], "Missing option '--horizon'"),
-        (["chekc", "x.csv"], "No such command 'chekc'"),
-        (["backtest", "seasonal-naive", "x.csv", "--horizn", "2"], "No such option: --horizn"),
+        (["backtest", "seasonal-naive", "x.csv"], "A model that is fitted here needs --horizon."),
+        (["check"], "Missing argument 'DATA'. Hint: see `logsparse --help`."),
+        (["chekc", "x.csv"], "No such command 'chekc'. Did you mean 'check'?"),
+        (
+            ["backtest", "seasonal-naive", "x.csv", "--horizn", "2"],
+            "No such option: --horizn. Hint: did you mean '--horizon'?",
+        ),
+        (["check", "x.csv", "--zzz"], "No such option: --zzz Hint: see `logsparse --help`."),
         (["score", "x.txt2"], "no such file"),
     ],
 )
@@ -113,20 +118,3 @@ def test_scores_by_group_are_a_table_that_a_person_can_read(data: Path, tmp_path
 def test_the_version_is_told() -> None:
     done = logsparse("--version")
     assert (done.returncode, done.stdout) == (0, f"logsparse {version('logsparse')}\n")
-
-
-def test_a_model_is_told_only_by_the_names_that_are_there(tmp_path: Path) -> None:
-    done = logsparse("backtest", "model/", "x.csv", "--horizon", "2", cwd=tmp_path)
-    assert (
-        "A model must be one of: deepar, logsparse, seasonal-naive. Got 'model/'. Hint: check the spelling."
-        in done.stderr
-    )
-
-
-def test_the_demo_forecasts_the_synthetic_set_and_draws_it(tmp_path: Path) -> None:
-    done = logsparse("demo", "-o", tmp_path / "demo")
-    assert done.returncode == 0, done.stderr
-    assert "R0.5" in done.stdout
-    assert "It must fail" in done.stderr
-    assert pl.read_parquet(tmp_path / "demo" / "forecast.parquet").height == 24_000
-    assert (tmp_path / "demo" / "forecast.svg").read_text().startswith("<?xml")

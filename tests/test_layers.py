@@ -36,14 +36,16 @@ ORDER = [
     "backtesting", "metrics",
     "reporting", "reporting.numbers", "reporting.shown", "reporting.words", "reporting.charts", "reporting.inline",
     "reporting.sections", "reporting.report",
-    "commands.pattern", "commands.report", "cli", "__main__",
+    "commands.printing", "commands.options", "commands.settings", "commands.resume",
+    "commands.attend", "commands.backtest", "commands.check", "commands.demo", "commands.fit", "commands.pattern",
+    "commands.predict", "commands.report", "commands.score", "cli", "__main__",
 ]  # fmt: skip
 
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
     "data.times", "data.delimited", "data.parts", "data.files", "data.table", "data.grid", "data.frame", "data.clock",
     "data.future", "forecast", "attended", "backtesting", "metrics", "reporting.numbers", "reporting.shown",
-    "reporting.sections", "cli",
+    "reporting.sections", "commands.printing",
 }  # fmt: skip
 MAY_SEE_TORCH = {"data.windows", "folder", "forecaster"}
 
@@ -88,7 +90,8 @@ def test_files_are_short_and_begin_by_saying_what_they_are(path: Path) -> None:
     assert docstring, "the first line of a module says what goes in and what comes out"
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if module(p) != "cli"], ids=module)
+# A command takes as many options as it has.
+@pytest.mark.parametrize("path", [p for p in FILES if not module(p).startswith("commands.")], ids=module)
 def test_no_signature_takes_more_than_eight_parameters(path: Path) -> None:
     for function in functions(path):
         arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
@@ -121,7 +124,7 @@ def test_texts_that_must_not_stand_anywhere(path: Path) -> None:
         assert "torch.distributed" not in text
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if module(p) not in ("data.columns", "cli")], ids=module)
+@pytest.mark.parametrize("path", [p for p in FILES if module(p) != "data.columns"], ids=module)
 def test_column_names_are_spoken_once(path: Path) -> None:
     strings = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
     assert not strings & {"unique_id", "ds"}, "import ID and TIME from data/columns"

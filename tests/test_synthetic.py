@@ -63,6 +63,7 @@ def test_amplitudes_fill_0_to_60_and_noise_is_standard_normal() -> None:
 
 def test_the_study_has_4500_500_and_1000_different_series() -> None:
     training, validation, test = study(24, np.random.default_rng(0))
+    assert (*training.ids, *validation.ids, *test.ids) == tuple(range(6000))
     assert [len(panel) for panel in (training, validation, test)] == [4500, 500, 1000]
     assert not np.array_equal(validation[0], test[0])
     assert not np.array_equal(training[0], validation[0])

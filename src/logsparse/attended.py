@@ -74,12 +74,14 @@ class Attention:
 
     def plot(self) -> Figure:
         """The weights under the history, like the paper's figures of learned patterns."""
-        title = f"{self.series}: {self.what}"
+        title, zoned = f"{self.series}: {self.what}", isinstance(self.times.dtype, pl.Datetime)
+        # As clocks show them: a chart knows no zones.
+        times = (self.times.dt.replace_time_zone(None) if zoned else self.times).to_numpy()
         if self.step is None:
-            return draw_attention_matrix(self.times.to_numpy(), self.values, self.weights, self.context, title)
+            return draw_attention_matrix(times, self.values, self.weights, self.context, title)
         title = f"{title}, step {self.step} of the forecast"
         position = self.context + self.step
-        return draw_attention(self.times.to_numpy(), self.values, self.weights, (self.context, position), title)
+        return draw_attention(times, self.values, self.weights, (self.context, position), title)
 
 
 def attention_of(

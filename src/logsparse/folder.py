@@ -89,7 +89,7 @@ def write(path: str | Path, model: ModelFolder) -> None:
     folder = Path(path)
     made: list[Path] = []
     try:
-        _check_replaceable(folder)
+        check_replaceable(folder)
         made = [place for place in (folder, *folder.parents) if not place.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         replace_files(folder, blobs)
@@ -137,7 +137,8 @@ def _pack(model: ModelFolder) -> dict[str, bytes | None]:
     return {HISTORY: None, **blobs, CONFIG: pack_document(content)}
 
 
-def _check_replaceable(folder: Path) -> None:
+def check_replaceable(folder: Path) -> None:
+    """Refuse a place where a model cannot be saved without harm to something else."""
     if folder.exists() and not folder.is_dir():
         raise _occupied(folder, "a file")
     names = sorted(place.name for place in folder.iterdir()) if folder.exists() else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self, Unpack
 
@@ -19,25 +19,37 @@ from logsparse.data.candidates import Pairs
 from logsparse.data.clock import clock_time
 from logsparse.data.columns import Columns
 from logsparse.data.features import Features
+from logsparse.data.frame import to_panel
 from logsparse.data.known import Known
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.times import When
 from logsparse.data.windows import Windows
 from logsparse.defaults import recommend
 from logsparse.errors import ConfigError
-from logsparse.forecast import Forecast, Forecaster
+from logsparse.forecast import Evidence, Forecast, Forecaster
 from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
 from logsparse.model.transformer import Transformer
 from logsparse.progress import Progress
-from logsparse.train.batches import TrainingSet
-from logsparse.train.distributed import join
+from logsparse.train.batches import Draws, TrainingSet
+from logsparse.train.distributed import Ranks, device_named, join
 from logsparse.train.loop import Story, Training, best_of
 
 # W windows, S series
 
 # Fine-tuning starts from weights that are good already: steps a tenth as large as those that found them.
 _GENTLER = 0.1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a training would do."""
+
+    config: Config
+    features: tuple[str, ...]
+    """Calendar features."""
+    parameters: int
+    steps: int
 
 
 class LogSparse(Forecaster):
@@ -51,6 +63,8 @@ class LogSparse(Forecaster):
     features_: Features
     network_: Network[Any]
     story_: Story
+    _folder: Path | None = None
+    _validation: Panel | None = None
 
     def __init__(
         self,
@@ -76,7 +90,7 @@ class LogSparse(Forecaster):
             whole("context", self.context, hint="count the steps of history the model sees.")
         if self.minutes is not None and not self.minutes > 0:
             raise ConfigError("minutes must be above 0.", got=f"{self.minutes}", hint="leave it out for no limit.")
-        _device(self.device)
+        device_named(self.device)
         if self.config is not None:
             for name in ("horizon", "context"):
                 asked, set_ = getattr(self, name), getattr(self.config, name)
@@ -88,11 +102,29 @@ class LogSparse(Forecaster):
                     )
 
     def fit(
-        self, data: Any, *, until: When | None = None, folder: Path | None = None, **columns: Unpack[Columns]
+        self,
+        data: Any,
+        *,
+        until: When | None = None,
+        folder: Path | None = None,
+        validation: Any = None,
+        **columns: Unpack[Columns],
     ) -> Self:
-        """Learn from a frame, a file or a Panel, up to `until`; with a `folder`, an interrupted run goes on there."""
+        """Learn from a frame, a file or a Panel, up to `until`; with a `folder`, an interrupted run goes on there.
+
+        `validation` are other series to validate with; without them, the last tenth of each series serves.
+        """
         self._folder = folder
+        self._validation = None if validation is None else to_panel(validation, **columns)
         return super().fit(data, until=until, **columns)
+
+    def plan(self, panel: Panel) -> Plan:
+        """What `fit` would do with this panel; nothing is learned."""
+        self.check()
+        config, known, data = self._prepared(panel)
+        network = self._network(config, len(data.features), known)
+        steps = config.train.epochs * Draws(data, config.train, seed=self.seed, ranks=Ranks()).steps_an_epoch
+        return Plan(config, data.features.names, sum(weight.numel() for weight in network.parameters()), steps)
 
     def fine_tune(self, data: Any, *, until: When | None = None, folder: Path | None = None) -> Self:
         """Go on learning from new data, new series included; what the features are scaled by stays as it was."""
@@ -101,7 +133,8 @@ class LogSparse(Forecaster):
             panel = panel.until(clock_time(panel, until))
         known = self.known_.joined(panel)
         told = known.retell(panel)
-        network = _grown(self.network_, self._network(self.config_, len(self.features_), known))
+        network = self._network(self.config_, len(self.features_), known)
+        network.take_over(self.network_)
         train = replace(self.config_.train, lr=_GENTLER * self.config_.train.lr, seeds=1, minutes=self.minutes)
         gentle = replace(self.config_, train=train)
         network.likelihood.check(torch.from_numpy(_seen(panel)))
@@ -111,12 +144,8 @@ class LogSparse(Forecaster):
         return self
 
     def _fit(self, panel: Panel) -> None:
-        config = self.config or self._advised(panel)
-        if self.minutes is not None:
-            config = replace(config, train=replace(config.train, minutes=self.minutes))
-        self.config_, self.known_ = config, Known.of(panel)
-        data = TrainingSet.of(self.known_.retell(panel), config)
-        self.features_ = data.features
+        config, self.known_, data = self._prepared(panel)
+        self.config_, self.features_ = config, data.features
 
         def fresh(seed: int) -> Network[Any]:
             network = self._network(config, len(data.features), self.known_)
@@ -125,6 +154,16 @@ class LogSparse(Forecaster):
 
         fresh(self.seed).likelihood.check(torch.from_numpy(_seen(panel)))
         self._train(data, config, fresh)
+
+    def _prepared(self, panel: Panel) -> tuple[Config, Known, TrainingSet]:
+        config = self.config or self._advised(panel)
+        if self.minutes is not None:
+            config = replace(config, train=replace(config.train, minutes=self.minutes))
+        known = Known.of(panel)
+        told = known.retell(panel)
+        if self._validation is None:
+            return config, known, TrainingSet.of(told, config)
+        return config, known, TrainingSet.of_two(told, known.retell(self._validation), config)
 
     def _advised(self, panel: Panel) -> Config:
         """The settings that follow from the data."""
@@ -136,7 +175,7 @@ class LogSparse(Forecaster):
         return Transformer(config.model, length=config.length, features=features, series=len(known.ids), static=static)
 
     def _train(self, data: TrainingSet, config: Config, make: Any) -> None:
-        with join(_device(self.device)) as ranks:
+        with join(device_named(self.device)) as ranks:
 
             def run(seed: int) -> Training:
                 network = make(seed).to(ranks.device)
@@ -197,8 +236,17 @@ class LogSparse(Forecaster):
         """
         windows = self._windows(self.history(data, future))
         return attention_of(
-            self.network_.to(_device(self.device)), windows, series=series, layer=layer, head=head, step=step
+            self.network_.to(device_named(self.device)), windows, series=series, layer=layer, head=head, step=step
         )
+
+    def evidence(self) -> Evidence:
+        """Settings, losses, and what the forecast of the first series looks at."""
+        if not hasattr(self, "panel_"):
+            return super().evidence()
+        config = json.loads(json.dumps(self.config_.to_dict()))
+        seen = not np.isnan(self.panel_.values).all() and not self.panel_.covariates
+        picture = self.attention().plot() if seen and isinstance(self.network_, Transformer) else None
+        return Evidence({**self.settings(), "config": config}, self.story_.rows, picture)
 
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
         pairs = Pairs(np.arange(len(panel)), panel.lengths)
@@ -221,7 +269,7 @@ class LogSparse(Forecaster):
             yield Forecast(panel, found.mean_WH[part], levels, found.quantiles_WQH[part])
 
     def _sample(self, panel: Panel, pairs: Pairs, levels: tuple[float, ...], *, keep_paths: bool) -> Sampled:
-        device = _device(self.device)
+        device = device_named(self.device)
         ask = Sampling(
             paths=self.samples,
             levels=levels,
@@ -239,29 +287,5 @@ class LogSparse(Forecaster):
         return Windows(told, self.features_, context=config.context, horizon=config.horizon, lags=config.model.lags)
 
 
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(
-            "device must be one that torch can use here.", got=repr(name), hint="use 'auto', 'cpu' or 'cuda'."
-        ) from error
-    return device
-
-
 def _seen(panel: Panel) -> Any:
     return np.concatenate([panel[i] for i in range(len(panel))])
-
-
-@torch.no_grad()
-def _grown(old: Network[Any], new: Network[Any]) -> Network[Any]:
-    """The new network with the old one's weights; rows for new series and categories start as the unknown."""
-    state = new.state_dict()
-    for name, weight in old.state_dict().items():
-        state[name][: len(weight)] = weight
-        if len(state[name]) > len(weight):
-            state[name][len(weight) :] = weight[0]
-    return new

@@ -71,14 +71,14 @@ def draw_attention(
     """History and mean path; under them, at the same times, the weights with which one step looks at each."""
     start, step = start_and_step
     figure, (above, below) = _two_panels(height=4, ratio=1.0)
-    _draw_window(above, times_L[: step + 1], values_L[: step + 1], start)
+    _draw_window(above, times_L, values_L, start)
     cells = np.flatnonzero(weights_J)
     below.vlines(times_L[cells], 0, weights_J[cells], color=TRUTH, linewidth=1.2)
     below.set_ylim(bottom=0)
     below.set_ylabel("weight")
     for axes in (above, below):
         axes.axvline(times_L[step], color=START, linestyle="--", linewidth=1)
-    above.set_title(title, loc="left", fontsize=10)
+    _entitle(above, title)
     return figure
 
 
@@ -95,9 +95,11 @@ def draw_attention_matrix(times_L: NDArray[Any], values_L: Any, weights_LJ: Any,
     pooled = padded.reshape(len(padded) // side, side, -1, side).max(axis=(1, 3))
     edge = side * len(pooled) - 0.5
     below.grid(visible=False)
+    # The first rows have few cells to share their weight among: without a limit they would be all that is seen.
+    most = float(np.quantile(weights_LJ[weights_LJ > 0], 0.99))
     below.imshow(
-        pooled,
-        norm=PowerNorm(0.5, vmin=0),
+        np.ma.masked_equal(pooled, 0),
+        norm=PowerNorm(0.5, vmin=0, vmax=most),
         cmap="Blues",
         extent=(-0.5, edge, edge, -0.5),
         interpolation="none",
@@ -113,7 +115,7 @@ def draw_attention_matrix(times_L: NDArray[Any], values_L: Any, weights_LJ: Any,
     below.set_ylabel("looks")
     for draw in (above.axvline, below.axvline, below.axhline):
         draw(start, color=START, linestyle="--", linewidth=1)
-    above.set_title(title, loc="left", fontsize=10)
+    _entitle(above, title)
     return figure
 
 
@@ -126,6 +128,7 @@ def _two_panels(height: float, ratio: float) -> tuple[Figure, tuple[Axes, Axes]]
     for axes in (above, below):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25, linewidth=0.6)
+        axes.tick_params(labelsize=8)
     return figure, (above, below)
 
 
@@ -133,15 +136,19 @@ def _draw_window(axes: Axes, times_L: Any, values_L: Any, start: int) -> None:
     axes.plot(times_L[:start], values_L[:start], color=INK, linewidth=1.2, label="history")
     # From the last value of the history on, so that the line does not begin in the air.
     axes.plot(times_L[start - 1 :], values_L[start - 1 :], color=FORECAST, linewidth=1.2, label="mean path")
-    axes.legend(frameon=False, ncols=2, fontsize=8, loc="upper left")
+
+
+def _entitle(axes: Axes, title: str) -> None:
+    """The title to the left, the legend to the right of it: nothing lies on the lines."""
+    axes.set_title(title, loc="left", fontsize=10, parse_math=False)
+    axes.legend(frameon=False, ncols=2, fontsize=8, loc="lower right", bbox_to_anchor=(1, 0.98), borderaxespad=0)
 
 
 def save_figure(figure: Figure, path: Path) -> None:
     """SVG, PNG or PDF by the ending of the name, the same bytes every time; written beside, then renamed."""
     import matplotlib as mpl
 
-    if path.suffix.lower() not in (".svg", ".png", ".pdf"):
-        raise DataError("A picture is written as svg, png or pdf.", got=f"{path}", hint="end the name in .svg.")
+    _check_kind(path)
     beside = path.with_name(f".{path.name}.{os.getpid()}{path.suffix}")
     undated = {"CreationDate": None} if path.suffix == ".pdf" else {"Date": None} if path.suffix == ".svg" else {}
     try:
@@ -156,3 +163,16 @@ def save_figure(figure: Figure, path: Path) -> None:
     finally:
         with suppress(OSError):
             beside.unlink()
+
+
+def check_picture(path: Path) -> None:
+    """Refuse, before the work begins, a path that no picture could be written to after it."""
+    from logsparse.data.files import check_writable
+
+    _check_kind(path)
+    check_writable(path.parent, folder=True)
+
+
+def _check_kind(path: Path) -> None:
+    if path.suffix.lower() not in (".svg", ".png", ".pdf"):
+        raise DataError("A picture is written as svg, png or pdf.", got=f"{path}", hint="end the name in .svg.")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from logsparse.attention.pattern import Pattern, full, restart
+from logsparse.checks import suggest
 from logsparse.config import Config, ModelConfig, TrainConfig
+from logsparse.errors import ConfigError
 
 HOURLY = ("month", "weekday", "hour", "age")
 FINE = (*HOURLY, "minute")
@@ -91,6 +94,24 @@ def default(context: int, horizon: int) -> Config:
     )
     train = TrainConfig(optimiser="adamw", schedule="one-cycle", average=0.99, epochs=10, steps_per_epoch=100, lr=3e-3)
     return Config(context=context, horizon=horizon, model=model, train=train)
+
+
+NAMES: dict[str, Callable[[], Config]] = {
+    run.__name__.replace("_", "-"): run
+    for run in (synthetic, electricity_c, traffic_c, electricity_f, traffic_f, solar, m4_hourly, wind)
+}
+"""The runs of the paper, as the command line calls them."""
+
+
+def named(name: str) -> Config:
+    """The run of this name."""
+    if name not in NAMES:
+        raise ConfigError(
+            f"A preset must be one of: {', '.join(NAMES)}.",
+            got=repr(name),
+            hint=suggest(name, NAMES, "leave it out for settings that follow from the data."),
+        )
+    return NAMES[name]()
 
 
 def _sparse(length: int) -> Pattern:

@@ -6,6 +6,8 @@ larger of A1 and A2: a model must look back t0 steps to know it. Each step carri
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -59,5 +61,9 @@ def synthetic(t0: int, series: int, generator: np.random.Generator) -> Panel:
 
 
 def study(t0: int, generator: np.random.Generator) -> Study:
-    """4500 series to train on, 500 to validate with, 1000 to test on, all different."""
-    return Study(*(synthetic(t0, size, generator) for size in SIZES))
+    """4500 series to train on, 500 to validate with, 1000 to test on, all different and numbered through."""
+    panels = [synthetic(t0, size, generator) for size in SIZES]
+    begins = np.cumsum((0, *SIZES)).tolist()
+    return Study(
+        *(replace(panel, ids=tuple(range(*ends))) for panel, ends in zip(panels, pairwise(begins), strict=True))
+    )

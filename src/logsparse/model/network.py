@@ -109,3 +109,12 @@ class Network(nn.Module, ABC, Generic[Memory]):
         if self.config.unknown_series == 0:
             for table in (*([self.series] if self.series is not None else []), *self.static):
                 table.weight[UNKNOWN] = table.weight[1:].mean(0)
+
+    @torch.no_grad()
+    def take_over(self, old: Network[Any]) -> None:
+        """The old one's weights; rows for series and categories that it did not have start as the unknown."""
+        state = self.state_dict()
+        for name, weight in old.state_dict().items():
+            state[name][: len(weight)] = weight
+            if len(state[name]) > len(weight):
+                state[name][len(weight) :] = weight[UNKNOWN]

@@ -17,6 +17,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from logsparse.errors import ConfigError
+
 # How long a rank waits for another that is alive but says nothing, such as one still reading its data.
 _PATIENCE = timedelta(minutes=10)
 
@@ -79,3 +81,17 @@ def join(device: torch.device) -> Iterator[Ranks]:
         yield Ranks(rank, count, device)
     finally:
         dist.destroy_process_group()
+
+
+def device_named(name: str) -> torch.device:
+    """The device a user means; `auto` is the best there is."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(
+            "device must be one that torch can use here.", got=repr(name), hint="use 'auto', 'cpu' or 'cuda'."
+        ) from error
+    return device

@@ -1,0 +1,34 @@
+"""A file -> what was recognised in it."""
+
+from __future__ import annotations
+
+from logsparse.commands.options import Data, FreqText, IdCol, TargetCol, TimeCol, columns
+from logsparse.commands.printing import print_rows, span
+
+
+def check(
+    data: Data, id_col: IdCol = None, time_col: TimeCol = None, target_col: TargetCol = None, freq: FreqText = None
+) -> None:
+    """Say what was recognised in DATA: series, step, gaps, span."""
+    import numpy as np
+
+    from logsparse.data.clock import stamps
+    from logsparse.data.frame import to_panel
+
+    panel = to_panel(data, **columns(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq))
+    empty_S = [int(np.isnan(panel[i]).sum()) for i in range(len(panel))]
+    total, missing = int(panel.lengths.sum()), sum(empty_S)
+    first, last = (str(stamps(panel, np.array([time]))[0]) for time in (panel.starts.min(), panel.ends().max()))
+    worst = int(np.argmax(empty_S))
+    rows = [
+        ("layout", "long: one row a series and time" if panel.origin.layout == "long" else "wide: one column a series"),
+        ("series", f"{len(panel):,} ({', '.join(map(str, panel.ids[:3]))}{', ...' if len(panel) > 3 else ''})"),
+        ("step", f"{panel.freq} (season {panel.freq.season})"),
+        ("span", f"{first} to {last}"),
+        ("time zone", panel.origin.zone or "none"),
+        ("steps a series", span(panel.lengths.tolist())),
+        ("values", f"{total:,}"),
+        ("missing", f"{missing:,} ({missing / total:.2%})" + (f", most in {panel.ids[worst]}" if missing else "")),
+        ("lowest, highest", f"{np.nanmin(panel.values):g}, {np.nanmax(panel.values):g}"),
+    ]
+    print_rows(rows)

@@ -1,0 +1,140 @@
+"""A file -> a trained model in a folder, with settings that follow from the data unless they are given."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from logsparse.commands.options import (
+    Data,
+    FreqText,
+    IdCol,
+    Minutes,
+    TargetCol,
+    TimeCol,
+    Until,
+    columns,
+    listed,
+)
+from logsparse.commands.printing import print_rows, say
+
+if TYPE_CHECKING:
+    from logsparse.commands.settings import Changes
+    from logsparse.config import Config
+    from logsparse.data.panel import Panel
+    from logsparse.forecaster import LogSparse, Plan
+
+
+def fit(
+    data: Data,
+    out: Annotated[Path, typer.Option("-o", "--out", help="folder to save the model in")] = Path("model"),
+    horizon: Annotated[int | None, typer.Option(help="how many steps to forecast [the preset's]")] = None,
+    context: Annotated[int | None, typer.Option(help="steps of history the model sees [from the data]")] = None,
+    until: Until = None,
+    minutes: Minutes = None,
+    preset: Annotated[str | None, typer.Option(help="settings of a run of the paper, such as electricity-f")] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="a setting, such as model.layers=6; repeatable"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="of all that is drawn in training and forecasting")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    covariates: Annotated[str | None, typer.Option(help="columns known in the future too: a,b")] = None,
+    static: Annotated[str | None, typer.Option(help="columns with one category a series: a,b")] = None,
+    id_col: IdCol = None,
+    time_col: TimeCol = None,
+    target_col: TargetCol = None,
+    freq: FreqText = None,
+) -> None:
+    """Train a model on DATA. Stopped by Ctrl-C or killed, it goes on when the same command is given again."""
+    from logsparse import presets
+    from logsparse.commands.resume import claim
+    from logsparse.commands.settings import Changes
+    from logsparse.data.clock import clock_time
+    from logsparse.data.files import check_writable
+    from logsparse.data.frame import to_panel
+    from logsparse.errors import ConfigError
+    from logsparse.folder import check_replaceable
+    from logsparse.forecaster import LogSparse
+    from logsparse.train.loop import INTERRUPTED
+
+    check_writable(out, folder=True)
+    check_replaceable(out)
+    asked = Changes.read(changes or [])
+    base = None if preset is None else presets.named(preset)
+    if horizon is None and base is None:
+        raise ConfigError(
+            "A model needs --horizon, the number of steps to forecast.", got="none", hint="try --horizon 24."
+        )
+    steps = base.horizon if horizon is None and base else horizon or 0
+    model = LogSparse(steps, context=context, seed=seed, device=device, minutes=minutes)
+    model.check()
+    meant = columns(
+        id_col=id_col,
+        time_col=time_col,
+        target_col=target_col,
+        freq=freq,
+        covariates=listed(covariates),
+        static=listed(static),
+    )
+    panel = to_panel(data, **meant)
+    if until is not None:
+        panel = panel.until(clock_time(panel, until))
+    model.config = _config(base, asked, panel, model)
+    plan = model.plan(panel)
+    print_rows([("data", f"{panel.origin.layout} table: {panel}"), *_told(plan, panel)])
+    folder = out.with_name(f"{out.name}.training")
+    if claim(folder, plan.config, seed, panel):
+        say(f"going on with the training in {folder}")
+    model.fit(panel, folder=folder, **meant)
+    story = model.story_
+    if story.best is None:
+        # Stopped before the first look: there is nothing to save yet.
+        raise KeyboardInterrupt
+    model.save(out)
+    rows = [
+        ("validation", f"{story.best:.4f} (negative log-likelihood of a step)"),
+        ("minutes", f"{story.seconds / 60:.1f}"),
+    ]
+    print_rows([*rows, ("ended", story.ended)])
+    say(f"wrote {out}")
+    if story.ended == INTERRUPTED:
+        say(f"{out} has the best weights so far; the same command goes on with the training.")
+        raise typer.Exit(130)
+    shutil.rmtree(folder)
+
+
+def _config(base: Config | None, asked: Changes, panel: Panel, model: LogSparse) -> Config | None:
+    """None where nothing is asked for: the model then finds its settings itself."""
+    from dataclasses import replace
+
+    from logsparse.defaults import recommend
+
+    if base is not None:
+        base = replace(base, horizon=model.horizon, context=model.context or base.context)
+    elif asked:
+        base = recommend(panel, model.horizon, model.context)
+    return None if base is None else asked.apply(base)
+
+
+def _told(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
+    """The settings that matter most, whether chosen or given."""
+    config, model, train = plan.config, plan.config.model, plan.config.train
+    patterns = ", ".join(map(repr, model.patterns))
+    limit = "" if train.minutes is None else f", at most {train.minutes:g} minutes"
+    rows = [
+        ("horizon", f"{config.horizon:,}"),
+        ("context", f"{config.context:,}"),
+        ("lags", ", ".join(map(str, model.lags))),
+        ("features", ", ".join(plan.features) or "none"),
+        ("covariates", ", ".join(panel.covariates)),
+        ("static", ", ".join(panel.static)),
+        ("likelihood", model.likelihood),
+        ("attention", f"{patterns}, {model.layers} layers, {model.heads} heads, kernel {model.kernel}"),
+        ("parameters", f"{plan.parameters:,}"),
+        ("training", f"{plan.steps:,} steps of {train.batch} windows{limit}"),
+    ]
+    return [(label, value) for label, value in rows if value]

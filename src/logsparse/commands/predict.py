@@ -1,0 +1,55 @@
+"""A fitted model, and a history if another than the fitted one -> a file of quantiles of the next steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from logsparse.commands.options import Future, History, Model, listed
+from logsparse.commands.printing import check_out, print_rows, write_table
+
+
+def predict(
+    model: Model,
+    data: History = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="where to write the forecast")] = Path("forecast.parquet"),
+    quantiles: Annotated[str | None, typer.Option(help="levels such as 0.1,0.5,0.9 [0.1 to 0.9]")] = None,
+    samples: Annotated[int | None, typer.Option(help="sample paths drawn for each series [the model's]")] = None,
+    future: Future = None,
+) -> None:
+    """Forecast the steps after the end of DATA, or of the data that MODEL was fitted on."""
+    from logsparse.data.columns import TIME
+    from logsparse.errors import ConfigError
+    from logsparse.forecast import LEVELS, check_levels
+    from logsparse.saved import load
+
+    check_out(out)
+    levels = check_levels(LEVELS if quantiles is None else _levels(quantiles))
+    forecaster = load(model)
+    if samples is not None:
+        if not hasattr(forecaster, "samples"):
+            raise ConfigError("--samples is for models that draw.", got=type(forecaster).__name__, hint="leave it out.")
+        forecaster.samples = samples
+        forecaster.check()
+    (found,) = forecaster.summaries([forecaster.history(data, future)], levels)
+    table = found.table()
+    write_table(table, out)
+    rows = [
+        ("series", f"{len(found.panel):,}"),
+        ("steps", f"{forecaster.horizon:,}, from {table[TIME].min()!s} to {table[TIME].max()!s}"),
+        ("columns", ", ".join(table.columns)),
+    ]
+    print_rows(rows)
+
+
+def _levels(text: str) -> list[float]:
+    from logsparse.errors import ConfigError
+
+    try:
+        return [float(part) for part in listed(text) or []]
+    except ValueError as error:
+        raise ConfigError(
+            "--quantiles must be levels between 0 and 1.", got=repr(text), hint="write --quantiles 0.1,0.5,0.9."
+        ) from error

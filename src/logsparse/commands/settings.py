@@ -1,0 +1,132 @@
+"""Words such as model.layers=6 -> a run's settings with these changed, each read by the type of its field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from logsparse.attention.pattern import Pattern, full, local, logsparse, restart
+from logsparse.checks import suggest
+from logsparse.config import Config, ModelConfig, TrainConfig
+from logsparse.errors import ConfigError
+
+_PATTERNS: dict[str, Callable[..., Pattern]] = {
+    "full": full,
+    "logsparse": logsparse,
+    "local": local,
+    "restart": restart,
+}
+_TRUTHS = {"true": True, "false": False}
+# Settings of the run itself; context and horizon have options of their own.
+_OWN = ("method", "features")
+_APART = ("context", "horizon")
+
+
+def settable() -> dict[str, Any]:
+    """Every name that `--set` knows, and the type of its value."""
+    own = get_type_hints(Config)
+    return {
+        **{f"model.{name}": kind for name, kind in get_type_hints(ModelConfig).items()},
+        **{f"train.{name}": kind for name, kind in get_type_hints(TrainConfig).items()},
+        **{name: own[name] for name in _OWN},
+    }
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What to change of a run's settings, read but not yet applied."""
+
+    own: dict[str, Any] = field(default_factory=dict)
+    model: dict[str, Any] = field(default_factory=dict)
+    train: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, words: Sequence[str]) -> Changes:
+        """`name=value` each; a later one of the same name holds."""
+        known, found = settable(), cls()
+        for word in words:
+            name, equals, text = word.partition("=")
+            if name in _APART:
+                raise ConfigError(f"--set does not change the {name}.", got=word, hint=f"give --{name} instead.")
+            if name not in known or not equals:
+                raise ConfigError(
+                    "--set takes name=value, with the name of a setting.",
+                    got=word,
+                    hint=suggest(name, known, "write for example --set model.layers=6; docs/cli.md lists them.")
+                    if name not in known
+                    else f"write --set {name}=value.",
+                )
+            part, _, last = name.rpartition(".")
+            {"": found.own, "model": found.model, "train": found.train}[part][last] = read(name, known[name], text)
+        return found
+
+    def __bool__(self) -> bool:
+        return bool(self.own or self.model or self.train)
+
+    def apply(self, config: Config) -> Config:
+        """All at once: settings that only fit together may be changed together."""
+        model, train = replace(config.model, **self.model), replace(config.train, **self.train)
+        return replace(config, model=model, train=train, **self.own)
+
+
+def read(name: str, kind: Any, text: str) -> Any:
+    """The text as a value of this type."""
+    text, origin, inner = text.strip(), get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        (kind,) = (part for part in inner if part is not NoneType)
+        return None if text.lower() == "none" else read(name, kind, text)
+    if origin is tuple:
+        return tuple(read(name, inner[0], part) for part in text.split(","))
+    if origin is Literal:
+        return _one_of(name, text, {word: word for word in inner})
+    return _READERS[kind](name, text)
+
+
+def _one_of(name: str, text: str, known: dict[str, Any]) -> Any:
+    if text not in known:
+        hint = suggest(text, known, f"write {name}={next(iter(known))}.")
+        raise _refused(name, f"one of {', '.join(known)}", text, hint)
+    return known[text]
+
+
+def _whole(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise _refused(name, "a whole number", text, f"write {name}=6.") from error
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise _refused(name, "a number", text, f"write {name}=0.1.") from error
+
+
+def _pattern(name: str, text: str) -> Pattern:
+    """`restart:96:7` is restart(96, 7)."""
+    rule, *numbers = text.split(":")
+    hint = f"write {name}=full, logsparse, local:7 or restart:96; one for each layer with commas."
+    try:
+        return _PATTERNS[rule](*(int(number) for number in numbers))
+    except KeyError as error:
+        raise _refused(name, f"one of {', '.join(_PATTERNS)}", text, suggest(rule, _PATTERNS, hint)) from error
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise _refused(name, f"a rule and its numbers, as in {rule}:96", text, hint) from error
+
+
+def _refused(name: str, rule: str, text: str, hint: str) -> ConfigError:
+    return ConfigError(f"{name} must be {rule}.", got=repr(text), hint=hint)
+
+
+_READERS: dict[type, Callable[[str, str], Any]] = {
+    bool: lambda name, text: _one_of(name, text, _TRUTHS),
+    int: _whole,
+    float: _number,
+    str: lambda _name, text: text,
+    Pattern: _pattern,
+}

@@ -1,0 +1,92 @@
+"""`logsparse backtest`: a saved model or a name; what each needs and refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import logsparse as ls
+from command import QUICK, logsparse, refusal
+from logsparse.config import Config
+from logsparse.data.panel import Panel
+from logsparse.presets import default
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data, and a model that was trained on all but their last day."""
+    folder = tmp_path_factory.mktemp("backtest")
+    times = pl.datetime_range(pl.datetime(2024, 1, 1), pl.datetime(2024, 1, 8), "1h", eager=True, closed="left")
+    wave = [10.0 + hour % 24 for hour in range(len(times))]
+    pl.DataFrame({"name": "a", "ds": times, "y": wave}).write_csv(folder / "hours.csv")
+    words = ["--horizon", 6, "--id-col", "name", "--until", "2024-01-06T23:00", "-o", folder / "model"]
+    assert logsparse("fit", folder / "hours.csv", *words, *QUICK).code == 0
+    return folder
+
+
+def test_a_saved_model_is_tested_as_it_is_with_the_columns_it_knows(place: Path, tmp_path: Path) -> None:
+    done = logsparse("backtest", place / "model", place / "hours.csv", "--windows", 4, "-o", tmp_path / "r.parquet")
+    assert done.code == 0, done.err
+    assert "R0.5" in done.out
+    data = pl.read_csv(place / "hours.csv", try_parse_dates=True)
+    expected = ls.backtest(ls.load(place / "model"), data, windows=4, id_col="name")
+    assert pl.read_parquet(tmp_path / "r.parquet").equals(expected)
+
+
+def test_a_model_is_not_tested_on_what_it_learned_unless_it_is_fitted_anew(place: Path) -> None:
+    words = ["backtest", place / "model", place / "hours.csv", "--windows", 5]
+    assert "A backtest must begin after the model's training ended." in logsparse(*words).err
+    assert logsparse(*words, "--refit", "--minutes", 5).code == 0
+
+
+def test_the_name_logsparse_trains_a_fresh_model(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float | None] = []
+    fit = ls.LogSparse._fit
+
+    def noted(self: ls.LogSparse, panel: Panel) -> None:
+        asked.append(self.minutes)
+        fit(self, panel)
+
+    def small(_panel: object, horizon: int, _context: object) -> Config:
+        config = default(12, horizon)
+        return replace(config, train=replace(config.train, epochs=1, steps_per_epoch=2, batch=4, validation_windows=4))
+
+    monkeypatch.setattr(ls.LogSparse, "_fit", noted)
+    monkeypatch.setattr("logsparse.forecaster.recommend", small)
+    words = ["--horizon", 6, "--id-col", "name", "--minutes", 3]
+    done = logsparse("backtest", "logsparse", place / "hours.csv", *words)
+    assert done.code == 0, done.err
+    assert asked == [3]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["model", "hours.csv", "--horizon", 7], "Got 7 for a model of 6. Hint: leave it out, or fit another model."),
+        (["model", "hours.csv", "--minutes", 1], "--minutes limits a training. Got --minutes 1, and nothing"),
+        (["seasonal-naive", "hours.csv", "--horizon", 2, "--minutes", 1], "--minutes limits a training."),
+        (["seasonal-naive", "hours.csv"], "A model that is fitted here needs --horizon. Got none."),
+        (["seasonal-naiv", "hours.csv"], "Got 'seasonal-naiv'. Hint: did you mean 'seasonal-naive'?"),
+        (["modell/", "hours.csv"], "modell must be the folder of a saved logsparse model. Got no such folder."),
+        (["hours.csv", "hours.csv"], "hours.csv must be the folder of a saved logsparse model. Got a file."),
+        ([".", "hours.csv"], "Got a folder without config.json."),
+    ],
+)
+def test_a_mistake_is_one_line(place: Path, words: list[Any], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    assert text in refusal("backtest", *words)
+
+
+def test_a_folder_that_is_called_like_a_model_does_not_hide_it(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("seasonal-naive").mkdir()
+    words = ["seasonal-naive", place / "hours.csv", "--horizon", 6, "--id-col", "name"]
+    assert logsparse("backtest", *words).code == 0
+    ls.load(place / "model").save("seasonal-naive")
+    assert logsparse("backtest", "seasonal-naive", place / "hours.csv").code == 0

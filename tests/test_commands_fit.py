@@ -1,0 +1,187 @@
+"""`logsparse fit`: a model from nothing but a horizon, settings told, a stopped training that goes on."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+
+import logsparse as ls
+from command import QUICK, logsparse, refusal
+from logsparse.train.loop import Training
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hourly: pl.DataFrame) -> None:
+    monkeypatch.chdir(tmp_path)
+    hourly.write_csv("hours.csv")
+
+
+def weights(path: str) -> list[torch.Tensor]:
+    model = ls.load(path)
+    assert isinstance(model, ls.LogSparse)
+    return list(model.network_.state_dict().values())
+
+
+def same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def test_the_settings_are_told_before_and_the_outcome_after() -> None:
+    done = logsparse("fit", "hours.csv", "--horizon", 6, *QUICK)
+    assert done.code == 0, done.err
+    told = {line.split("  ")[0]: line.split("  ")[-1].strip() for line in done.out.splitlines()}
+    assert told["data"].startswith("long table: Panel(2 series, 264 values, h, 2024-01-01 to")
+    assert (told["horizon"], told["context"], told["lags"]) == ("6", "12", "1, 23, 24, 25, 47, 48, 49")
+    assert (told["features"], told["likelihood"]) == ("month, weekday, hour, age", "student-t")
+    assert told["attention"] == "full(), 1 layers, 2 heads, kernel 2"
+    assert (told["training"], told["ended"]) == ("4 steps of 4 windows", "all steps taken")
+    model = ls.load("model")
+    assert isinstance(model, ls.LogSparse)
+    assert told["parameters"] == f"{sum(weight.numel() for weight in model.network_.parameters()):,}"
+    assert told["validation"] == f"{model.story_.best:.4f} (negative log-likelihood of a step)"
+    assert done.out.startswith("data")
+    assert "wrote model" in done.err
+    assert sorted(path.name for path in Path().iterdir()) == ["hours.csv", "model"]
+
+
+def test_the_horizon_alone_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def fit(self: ls.LogSparse, *_: Any, **options: Any) -> None:
+        given.update(config=self.config, horizon=self.horizon, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ls.LogSparse, "fit", fit)
+    assert logsparse("fit", "hours.csv", "--horizon", 6).code == 130
+    # Without wishes the model finds its settings itself.
+    assert given == {"config": None, "horizon": 6, "folder": Path("model.training")}
+
+
+def test_a_preset_brings_its_settings_and_options_win_over_it() -> None:
+    words = ["--preset", "solar", *QUICK, "--set", "train.windows=none", "--seed", 3]
+    assert logsparse("fit", "hours.csv", "-o", "a", *words).code == 0
+    model = ls.load("a")
+    assert isinstance(model, ls.LogSparse)
+    assert (model.horizon, model.seed, model.config_.context, model.config_.model.layers) == (24, 3, 12, 1)
+    assert model.config_.model.lags == (1,)
+    assert logsparse("fit", "hours.csv", "-o", "b", "--horizon", 3, *words).code == 0
+    assert ls.load("b").horizon == 3
+
+
+def test_columns_and_the_end_of_training_are_remembered(hourly: pl.DataFrame) -> None:
+    kinds = pl.when(pl.col("unique_id") == "a").then(pl.lit("x")).otherwise(pl.lit("z")).alias("kind")
+    renamed = hourly.with_columns(pl.col("y").alias("price"), kinds)
+    renamed.rename({"unique_id": "name", "ds": "at", "y": "load"}).write_parquet("named.parquet")
+    names = ["--id-col", "name", "--time-col", "at", "--target-col", "load"]
+    extra = ["--covariates", "price", "--static", "kind", "--until", "2024-01-05T12:00"]
+    done = logsparse("fit", "named.parquet", "--horizon", 6, *names, *extra, *QUICK)
+    assert done.code == 0, done.err
+    assert "covariates  price" in done.out
+    assert "static      kind" in done.out
+    model = ls.load("model")
+    assert model.columns_.get("id_col") == "name"
+    assert str(model.panel_.freq.show(int(model.panel_.ends().max()))) == "2024-01-05 12:00"
+    assert logsparse("backtest", "model", "named.parquet", "-o", "r.parquet").code == 0
+    assert pl.read_parquet("r.parquet")["ds"].max() == hourly["ds"].max()
+
+
+def test_a_training_that_was_killed_goes_on_bit_for_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["fit", "hours.csv", "--horizon", 6, *QUICK]
+    assert logsparse(*words, "-o", "whole").code == 0
+    learn, killed = Training.learn, RuntimeError("as if killed")
+
+    def until_the_third(self: Training) -> float:
+        if self.step == 3:
+            raise killed
+        return learn(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Training, "learn", until_the_third)
+        with pytest.raises(RuntimeError, match="as if killed"):
+            logsparse(*words)
+    assert Path("model.training").is_dir()
+    assert not Path("model").exists()
+    assert "Got a training with other seed" in logsparse(*words, "--seed", 1).err
+    done = logsparse(*words)
+    assert done.code == 0, done.err
+    assert "going on with the training in model.training" in done.err
+    assert not Path("model.training").exists()
+    assert same(weights("model"), weights("whole"))
+
+
+def test_ctrl_c_saves_the_best_so_far_and_the_same_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["fit", "hours.csv", "--horizon", 6, *QUICK]
+    learn = Training.learn
+
+    def until_the_third(self: Training) -> float:
+        if self.step == 3:
+            raise KeyboardInterrupt
+        return learn(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Training, "learn", until_the_third)
+        done = logsparse(*words)
+    assert done.code == 130
+    assert "model has the best weights so far; the same command goes on with the training." in done.err
+    assert logsparse("predict", "model").code == 0
+    assert Path("model.training").is_dir()
+    done = logsparse(*words)
+    assert (done.code, "going on with the training" in done.err) == (0, True)
+    assert not Path("model.training").exists()
+
+
+def test_ctrl_c_before_the_first_step_saves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def at_once(_self: Training) -> float:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Training, "learn", at_once)
+    done = logsparse("fit", "hours.csv", "--horizon", 6, *QUICK)
+    assert (done.code, Path("model").exists()) == (130, False)
+    assert done.err.endswith("logsparse: stopped.\n")
+
+
+def test_a_real_interrupt_ends_with_130_and_a_model() -> None:
+    words = ["fit", "hours.csv", "--horizon", "6", *QUICK, "--set", "train.epochs=100000"]
+    with subprocess.Popen([sys.executable, "-m", "logsparse", *words], stderr=subprocess.PIPE, text=True) as running:
+        checkpoint, patience = Path("model.training/seed-0/training.json"), time.monotonic() + 120
+        while not checkpoint.exists() and running.poll() is None and time.monotonic() < patience:
+            time.sleep(0.1)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=120)
+    assert running.returncode == 130, err
+    assert "the same command goes on" in err
+    assert len(ls.load("model").predict()) == 12
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["hours.csv"], "A model needs --horizon, the number of steps to forecast. Got none. Hint: try --horizon 24."),
+        (["hours.csv", "--horizon", 0], "horizon must be at least 1. Got 0."),
+        (["hours.csv", "--horizon", 6, "--context", 0], "context must be at least 1. Got 0."),
+        (["hours.csv", "--horizon", 6, "--minutes", 0], "minutes must be above 0. Got 0.0."),
+        (["hours.csv", "--horizon", 6, "--device", "gpu"], "Got 'gpu'. Hint: use 'auto', 'cpu' or 'cuda'."),
+        (["hours.csv", "--horizon", 6, "--preset", "solr"], "Got 'solr'. Hint: did you mean 'solar'?"),
+        (["hours.csv", "--horizon", 6, "--set", "train.lrr=1"], "Hint: did you mean 'train.lr'?"),
+        (["hours.csv", "--horizon", 6, "--contxt", 3], "No such option: --contxt. Hint: did you mean '--context'?"),
+        (["nowhere.csv", "--horizon", 6], "nowhere.csv: no such file"),
+        (["hours.csv", "--horizon", 6, "--covariates", "prize"], "no prize among unique_id, ds, y"),
+        (["hours.csv", "--horizon", 6, "--set", "model.likelihood=t"], "Hint: choose one of gaussian, student-t"),
+        (["hours.csv", "--horizon", 400], "the longest of 168 steps"),
+        (["hours.csv", "--horizon", 6, "--until", "yesterday"], "'yesterday'"),
+        (["hours.csv", "--horizon", 6, "-o", "hours.csv"], "hours.csv"),
+        (["hours.csv", "--horizon", 6, "-o", "/proc/model"], "The result must be writable."),
+        (["hours.csv", "--horizon", 6, "-o", "."], "A model must be saved to a new or empty folder"),
+    ],
+)
+def test_a_mistake_is_one_line_before_any_work(words: list[Any], text: str) -> None:
+    assert text in refusal("fit", *words)
+    assert [path.name for path in Path().iterdir()] == ["hours.csv"]

@@ -1,0 +1,82 @@
+"""`logsparse predict`: a file of quantiles from a saved model, of its own history or another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import logsparse as ls
+from command import QUICK, logsparse, refusal
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data, a model of them, and one with a covariate."""
+    folder = tmp_path_factory.mktemp("predict")
+    times = pl.datetime_range(pl.datetime(2024, 1, 1), pl.datetime(2024, 1, 5), "1h", eager=True, closed="left")
+    wave = [10.0 + hour % 24 for hour in range(len(times))]
+    frame = pl.DataFrame({"unique_id": "a", "ds": times, "y": wave, "price": wave})
+    frame.write_csv(folder / "hours.csv")
+    assert logsparse("fit", folder / "hours.csv", "--horizon", 6, "-o", folder / "model", *QUICK).code == 0
+    with_price = ["--covariates", "price", "-o", folder / "priced"]
+    assert logsparse("fit", folder / "hours.csv", "--horizon", 6, *with_price, *QUICK).code == 0
+    later = times.dt.offset_by("4d").head(6)
+    pl.DataFrame({"unique_id": "a", "ds": later, "price": 1.0}).write_csv(folder / "future.csv")
+    ls.SeasonalNaive(horizon=6).fit(frame).save(folder / "naive")
+    return folder
+
+
+def test_the_forecast_goes_on_from_the_fitted_data(place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "forecast.csv"
+    done = logsparse("predict", place / "model", "-o", out)
+    assert done.code == 0, done.err
+    assert "from 2024-01-05 00:00:00 to 2024-01-05 05:00:00" in done.out
+    assert f"wrote {out}" in done.err
+    found = pl.read_csv(out, try_parse_dates=True)
+    assert found.columns == ["unique_id", "ds", "mean", *(f"q0.{level}" for level in range(1, 10))]
+    expected = ls.load(place / "model").predict()
+    assert found["q0.5"].to_numpy() == pytest.approx(expected["q0.5"].to_numpy(), rel=1e-5)
+
+
+def test_history_quantiles_and_samples_can_be_given(place: Path, tmp_path: Path) -> None:
+    history = pl.read_csv(place / "hours.csv", try_parse_dates=True).head(50).drop("price")
+    history.write_parquet(tmp_path / "other.parquet")
+    out = tmp_path / "forecast.parquet"
+    words = ["--quantiles", "0.9,0.05", "--samples", 7, "-o", out]
+    assert logsparse("predict", place / "model", tmp_path / "other.parquet", *words).code == 0
+    expected = ls.load(place / "model", samples=7).predict(history, quantiles=[0.05, 0.9])
+    assert pl.read_parquet(out).equals(expected)
+
+
+def test_covariates_of_the_future_come_from_a_file(place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "forecast.parquet"
+    assert logsparse("predict", place / "priced", "--future", place / "future.csv", "-o", out).code == 0
+    assert pl.read_parquet(out).height == 6
+    assert "must be known for the 6 steps to forecast" in refusal("predict", place / "priced", "-o", out)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["nowhere"], "nowhere must be the folder of a saved logsparse model. Got no such folder."),
+        (["model", "--quantiles", "a"], "--quantiles must be levels between 0 and 1. Got 'a'."),
+        (["model", "--quantiles", "0.5,1"], "Quantiles must be a list of levels between 0 and 1"),
+        (["model", "--quantiles", ""], "Quantiles must be a list of levels between 0 and 1"),
+        (["model", "--samples", 0], "samples must be at least 1. Got 0."),
+        (["naive", "--samples", 9], "--samples is for models that draw. Got SeasonalNaive. Hint: leave it out."),
+        (["model", "--future", "future.csv"], "Future values are for covariates named at fit."),
+        (["model", "no.csv"], "no.csv: no such file"),
+        (["model", "-o", "x.xls"], "Results are written as parquet, csv or feather."),
+        (["model", "-o", "/proc/x.csv"], "The result must be writable."),
+    ],
+)
+def test_a_mistake_is_one_line_and_writes_nothing(
+    place: Path, words: list[Any], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    before = sorted(place.rglob("*"))
+    assert text in refusal("predict", *words)
+    assert sorted(place.rglob("*")) == before
