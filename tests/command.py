@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sys
 from contextlib import redirect_stderr, redirect_stdout
-from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
@@ -18,7 +17,7 @@ class Done(NamedTuple):
     err: str
 
 
-def logsparse(*words: str | Path | float) -> Done:
+def logsparse(*words: object) -> Done:
     """Exit code and what was printed."""
     out, err = io.StringIO(), io.StringIO()
     with patch.object(sys, "argv", ["logsparse", *map(str, words)]), redirect_stdout(out), redirect_stderr(err):
@@ -29,7 +28,7 @@ def logsparse(*words: str | Path | float) -> Done:
     return Done(code, out.getvalue(), err.getvalue())
 
 
-def refusal(*words: str | Path | float) -> str:
+def refusal(*words: object) -> str:
     """The one line that a mistake gets."""
     done = logsparse(*words)
     assert done.code == 2, done

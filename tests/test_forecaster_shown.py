@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import small
 from logsparse.data.panel import Panel
 
 
-def quick(**train: int) -> ls.LogSparse:
+def quick(**train: Any) -> ls.LogSparse:
     return ls.LogSparse(6, config=small.config(**train), verbose=False)
 
 
