@@ -281,7 +281,7 @@ def test_without_a_config_the_settings_follow_from_the_data() -> None:
 def test_a_run_that_was_interrupted_is_taken_up_from_its_folder(tmp_path: Path) -> None:
     config = small.config(epochs=3)
     whole = quick(config=config).fit(frame())
-    again = quick(config=config).fit(frame(), folder=tmp_path)
+    again = quick(config=config).fit(frame(), folder=str(tmp_path))
     assert (tmp_path / "seed-0").is_dir()
     resumed = quick(config=config).fit(frame(), folder=tmp_path)
     for other in (again, resumed):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from logsparse.attention.pattern import Pattern, full
 from logsparse.errors import ConfigError
@@ -15,6 +15,17 @@ T = TypeVar("T")
 def _require(rule: str, holds: bool, got: object, hint: str = "see `help(logsparse.config)`.") -> None:
     if not holds:
         raise ConfigError(rule, got=repr(got), hint=hint)
+
+
+def _require_choices(config: object) -> None:
+    """Named choices are among their names, switches True or False: anything else would silently count as another."""
+    for name, kind in get_type_hints(type(config)).items():
+        value = getattr(config, name)
+        if get_origin(kind) is Literal:
+            choices = get_args(kind)
+            _require(f"{name} must be one of {', '.join(choices)}.", value in choices, value)
+        elif kind is bool:
+            _require(f"{name} must be True or False.", isinstance(value, bool), value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +62,7 @@ class ModelConfig:
     """Family of the predicted distribution: gaussian, student-t, negative-binomial, zero-inflated."""
 
     def __post_init__(self) -> None:
+        _require_choices(self)
         for name in ("layers", "heads", "kernel", "embedding"):
             _require(f"{name} must be at least 1.", getattr(self, name) >= 1, getattr(self, name))
         _require(
@@ -117,6 +129,7 @@ class TrainConfig:
     """Number type of the matrix products."""
 
     def __post_init__(self) -> None:
+        _require_choices(self)
         for name in ("batch", "epochs", "steps_per_epoch", "validation_windows", "seeds"):
             _require(f"{name} must be at least 1.", getattr(self, name) >= 1, getattr(self, name))
         _require(
@@ -143,6 +156,7 @@ class Config:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
+        _require_choices(self)
         for name in ("context", "horizon"):
             _require(f"{name} must be at least 1.", getattr(self, name) >= 1, getattr(self, name))
 

@@ -106,7 +106,7 @@ class LogSparse(Forecaster):
         data: Any,
         *,
         until: When | None = None,
-        folder: Path | None = None,
+        folder: str | Path | None = None,
         validation: Any = None,
         **columns: Unpack[Columns],
     ) -> Self:
@@ -114,7 +114,7 @@ class LogSparse(Forecaster):
 
         `validation` are other series to validate with; without them, the last tenth of each series serves.
         """
-        self._folder = folder
+        self._folder = None if folder is None else Path(folder)
         self._validation = None if validation is None else to_panel(validation, **columns)
         return super().fit(data, until=until, **columns)
 
@@ -126,7 +126,7 @@ class LogSparse(Forecaster):
         steps = config.train.epochs * Draws(data, config.train, seed=self.seed, ranks=Ranks()).steps_an_epoch
         return Plan(config, data.features.names, sum(weight.numel() for weight in network.parameters()), steps)
 
-    def fine_tune(self, data: Any, *, until: When | None = None, folder: Path | None = None) -> Self:
+    def fine_tune(self, data: Any, *, until: When | None = None, folder: str | Path | None = None) -> Self:
         """Go on learning from new data, new series included; what the features are scaled by stays as it was."""
         panel = self._read(data)
         if until is not None:
@@ -138,7 +138,7 @@ class LogSparse(Forecaster):
         train = replace(self.config_.train, lr=_GENTLER * self.config_.train.lr, seeds=1, minutes=self.minutes)
         gentle = replace(self.config_, train=train)
         network.likelihood.check(torch.from_numpy(_seen(panel)))
-        self._folder = folder
+        self._folder = None if folder is None else Path(folder)
         self._train(TrainingSet.of(told, gentle, self.features_), gentle, lambda _seed: network)
         self.known_, self.panel_ = known, panel
         return self
