@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from logsparse import presets
@@ -34,7 +35,13 @@ def test_an_unknown_setting_is_named() -> None:
         (lambda: ModelConfig(dropout=1.0), "dropout must be at least 0 and below 1"),
         (lambda: ModelConfig(head_width="split"), "Split heads need a width that is a multiple of heads"),
         (lambda: ModelConfig(head_width="split", width=50, heads=4), "multiple of heads. Got 'width=50, heads=4'"),
-        (lambda: ModelConfig(lags=(24,)), "lags must be whole numbers of steps, 1 first"),
+        (lambda: ModelConfig(lags=(24,)), "lags must be 1 and then other numbers of steps from 2 on, each once. Got"),
+        (lambda: ModelConfig(lags=(1, 7, 7)), "each once. Got .1, 7, 7.*write lags="),
+        (lambda: ModelConfig(lags=(1, 0)), "from 2 on"),
+        (lambda: ModelConfig(width=0), "width must be at least 1. Got 0"),
+        (lambda: TrainConfig(clip=0), "clip must be above 0"),
+        (lambda: TrainConfig(weight_decay=-1), "weight_decay must be at least 0"),
+        (lambda: TrainConfig(patience=0), "patience must be at least 1. Got 0"),
         (lambda: ModelConfig(unknown_series=2), "unknown_series must be between 0 and 1"),
         (lambda: TrainConfig(windows=3), "windows must be at least one batch. Got 3"),
         (lambda: TrainConfig(lr=0), "lr must be above 0"),
@@ -66,3 +73,40 @@ def test_one_pattern_serves_all_layers_and_each_layer_may_have_its_own() -> None
 def test_a_choice_that_does_not_exist_is_refused_and_not_taken_for_another(make: Any, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         make()
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: ModelConfig(layers="3"), "layers must be a whole number. Got '3'"),
+        (lambda: ModelConfig(layers=None), "layers must be a whole number. Got None"),
+        (lambda: ModelConfig(embedding=True), "embedding must be a whole number. Got True"),
+        (lambda: ModelConfig(lags=1), "lags must be a list of whole numbers. Got 1"),
+        (lambda: ModelConfig(lags=(1, 2.5)), "Each of lags must be a whole number. Got 2.5"),
+        (lambda: ModelConfig(patterns=full()), "patterns must be a list of patterns. Got full"),
+        (lambda: ModelConfig(patterns="full"), "patterns must be a list of patterns. Got 'full'"),
+        (lambda: ModelConfig(patterns=("full",)), "Each of patterns must be a pattern of `logsparse.attention`"),
+        (lambda: ModelConfig(likelihood=3), "likelihood must be a name. Got 3"),
+        (lambda: ModelConfig(dropout="some"), "dropout must be a number. Got 'some'"),
+        (lambda: ModelConfig(dropout=float("nan")), "dropout must be a number. Got nan"),
+        (lambda: TrainConfig(epochs=1.5), "epochs must be a whole number. Got 1.5"),
+        (lambda: TrainConfig(minutes="two"), "minutes must be a number. Got 'two'"),
+        (lambda: Config(context=2, horizon=1, features="hour"), "features must be a list of names. Got 'hour'"),
+        (lambda: Config(context=2, horizon=1, model={}), "model must be a ModelConfig. Got {}"),
+        (lambda: Config.from_dict({}), "Config must be given context and horizon. Got"),
+        (lambda: Config.from_dict({"context": 2, "horizon": 1, "train": {"epoch": 2}}), "did you mean 'epochs'"),
+    ],
+)
+def test_a_setting_of_the_wrong_kind_is_refused_by_its_name(make: Any, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        make()
+
+
+def test_lists_and_numbers_of_numpy_are_as_good_as_tuples_and_numbers() -> None:
+    loose = ModelConfig(lags=[1, np.int64(24)], dropout=np.float32(0.5), width=np.int32(8))  # type: ignore[arg-type]
+    assert loose == ModelConfig(lags=(1, 24), dropout=0.5, width=8)
+    assert json.dumps([loose.lags, loose.dropout, loose.width]) == "[[1, 24], 0.5, 8]"
+
+
+def test_what_is_left_out_of_a_dict_has_its_default() -> None:
+    assert Config.from_dict({"context": 2, "horizon": 1}) == Config(context=2, horizon=1)

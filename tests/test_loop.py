@@ -109,6 +109,13 @@ def test_training_stops_when_validation_gets_no_better_and_keeps_the_best_weight
     assert run.validate() == pytest.approx(min(row["validation_nll"] for row in story.rows))
 
 
+def test_a_long_epoch_is_looked_at_on_the_way_and_patience_counts_epochs() -> None:
+    run = training(epochs=50, steps_per_epoch=5, look_every=2, patience=1, lr=1.0)
+    story = run.run()
+    assert [row["step"] for row in story.rows[:3]] == [2, 4, 6]
+    assert story.ended == "no better for 3 looks"
+
+
 def test_a_time_budget_ends_training() -> None:
     run = training(epochs=10_000, patience=None, minutes=0.03)
     began = time.monotonic()

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from numbers import Real
+from types import UnionType
 from typing import Any, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from logsparse.attention.pattern import Pattern, full
+from logsparse.checks import is_whole, suggest
 from logsparse.errors import ConfigError
 
 T = TypeVar("T")
+
+_PLURAL = {int: "whole numbers", str: "names", Pattern: "patterns"}
 
 
 def _require(rule: str, holds: bool, got: object, hint: str = "see `help(logsparse.config)`.") -> None:
@@ -17,15 +23,45 @@ def _require(rule: str, holds: bool, got: object, hint: str = "see `help(logspar
         raise ConfigError(rule, got=repr(got), hint=hint)
 
 
-def _require_choices(config: object) -> None:
-    """Named choices are among their names, switches True or False: anything else would silently count as another."""
+def _require_least(config: object, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        _require(f"{name} must be at least 1.", value is None or value >= 1, value)
+
+
+def _settle(config: object) -> None:
+    """Every setting is of the kind its field says: anything else would fail far away, or silently count as another.
+
+    Numbers of numpy become Python's, lists become tuples: settings compare, and go into JSON.
+    """
     for name, kind in get_type_hints(type(config)).items():
         value = getattr(config, name)
-        if get_origin(kind) is Literal:
-            choices = get_args(kind)
-            _require(f"{name} must be one of {', '.join(choices)}.", value in choices, value)
-        elif kind is bool:
-            _require(f"{name} must be True or False.", isinstance(value, bool), value)
+        if get_origin(kind) is UnionType:
+            if value is None:
+                continue
+            (kind,) = (part for part in get_args(kind) if part is not type(None))
+        object.__setattr__(config, name, _of_kind(name, value, kind))
+
+
+def _of_kind(name: str, value: Any, kind: Any) -> Any:
+    """The value as one of this kind, or an error in its name."""
+    if get_origin(kind) is Literal:
+        choices = get_args(kind)
+        _require(f"{name} must be one of {', '.join(choices)}.", value in choices, value)
+    elif get_origin(kind) is tuple:
+        part = get_args(kind)[0]
+        _require(f"{name} must be a list of {_PLURAL[part]}.", isinstance(value, (list, tuple)), value)
+        return tuple(_of_kind(f"Each of {name}", entry, part) for entry in value)
+    elif kind is int:
+        _require(f"{name} must be a whole number.", is_whole(value), value)
+        return int(value)
+    elif kind is float:
+        number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+        _require(f"{name} must be a number.", number, value)
+        return float(value)
+    else:
+        _require(f"{name} must be {_SINGULAR[kind]}.", isinstance(value, kind), value)
+    return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +98,8 @@ class ModelConfig:
     """Family of the predicted distribution: gaussian, student-t, negative-binomial, zero-inflated."""
 
     def __post_init__(self) -> None:
-        _require_choices(self)
-        for name in ("layers", "heads", "kernel", "embedding"):
-            _require(f"{name} must be at least 1.", getattr(self, name) >= 1, getattr(self, name))
+        _settle(self)
+        _require_least(self, "layers", "heads", "kernel", "embedding", "width")
         _require(
             "patterns must be one pattern, or one for each layer.",
             len(self.patterns) in (1, self.layers),
@@ -73,7 +108,10 @@ class ModelConfig:
         _require("dropout must be at least 0 and below 1.", 0 <= self.dropout < 1, self.dropout)
         _require("unknown_series must be between 0 and 1.", 0 <= self.unknown_series <= 1, self.unknown_series)
         _require(
-            "lags must be whole numbers of steps, 1 first.", self.lags[:1] == (1,) and min(self.lags) >= 1, self.lags
+            "lags must be 1 and then other numbers of steps from 2 on, each once.",
+            self.lags[:1] == (1,) and len(set(self.lags)) == len(self.lags) and min(self.lags) >= 1,
+            self.lags,
+            "write lags=(1, 24, 168) for the value before, a day ago and a week ago.",
         )
         split_fits = self.head_width == "full" or (self.width is not None and self.width % self.heads == 0)
         _require(
@@ -100,7 +138,9 @@ class TrainConfig:
     epochs: int = 20
     """Passes over the set; with fresh draws, how many times `steps_per_epoch` steps are taken."""
     steps_per_epoch: int = 500
-    """Steps between two looks at the validation windows when draws are fresh."""
+    """Steps of an epoch when draws are fresh."""
+    look_every: int = 100
+    """Steps between two looks at the validation windows, each of which may give the best weights; an epoch at most."""
     weighted: bool = True
     """Whether windows are drawn with probability proportional to their scale."""
     loss_on: Literal["all", "horizon"] = "all"
@@ -118,7 +158,7 @@ class TrainConfig:
     average: float = 0.0
     """Decay of the moving average of the weights (0: none); the average is validated and kept."""
     patience: int | None = 5
-    """Looks at validation without a better one before training stops; none: never."""
+    """Epochs without a better look at validation before training stops; none: never."""
     validation_windows: int = 1024
     """Validation windows looked at, spread evenly over all there are."""
     minutes: float | None = None
@@ -129,13 +169,15 @@ class TrainConfig:
     """Number type of the matrix products."""
 
     def __post_init__(self) -> None:
-        _require_choices(self)
-        for name in ("batch", "epochs", "steps_per_epoch", "validation_windows", "seeds"):
-            _require(f"{name} must be at least 1.", getattr(self, name) >= 1, getattr(self, name))
+        _settle(self)
+        counts = ("batch", "epochs", "steps_per_epoch", "look_every", "patience", "validation_windows", "seeds")
+        _require_least(self, *counts)
         _require(
             "windows must be at least one batch.", self.windows is None or self.windows >= self.batch, self.windows
         )
-        _require("lr must be above 0.", self.lr > 0, self.lr)
+        for name in ("lr", "clip"):
+            _require(f"{name} must be above 0.", getattr(self, name) > 0, getattr(self, name))
+        _require("weight_decay must be at least 0.", self.weight_decay >= 0, self.weight_decay)
         _require("average must be at least 0 and below 1.", 0 <= self.average < 1, self.average)
         _require("minutes must be above 0.", self.minutes is None or self.minutes > 0, self.minutes)
 
@@ -156,9 +198,8 @@ class Config:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        _require_choices(self)
-        for name in ("context", "horizon"):
-            _require(f"{name} must be at least 1.", getattr(self, name) >= 1, getattr(self, name))
+        _settle(self)
+        _require_least(self, "context", "horizon")
 
     @property
     def length(self) -> int:
@@ -172,15 +213,29 @@ class Config:
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave; an unknown setting is an error."""
-        model = dict(settings["model"])
-        model["patterns"] = tuple(Pattern.from_dict(pattern) for pattern in model["patterns"])
-        made = {"model": _build(ModelConfig, model), "train": _build(TrainConfig, settings["train"])}
+        """What `to_dict` gave; what is left out has its default, an unknown setting is an error."""
+        model = dict(settings.get("model", {}))
+        if "patterns" in model:
+            model["patterns"] = tuple(Pattern.from_dict(pattern) for pattern in model["patterns"])
+        made = {"model": _build(ModelConfig, model), "train": _build(TrainConfig, settings.get("train", {}))}
         return _build(cls, {**settings, **made})
 
 
+_SINGULAR = {
+    str: "a name",
+    bool: "True or False",
+    Pattern: "a pattern of `logsparse.attention`",
+    ModelConfig: "a ModelConfig",
+    TrainConfig: "a TrainConfig",
+}
+
+
 def _build(kind: type[T], settings: Mapping[str, Any]) -> T:
-    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
-    unknown = sorted(set(settings) - known)
-    _require(f"{kind.__name__} knows {', '.join(sorted(known))}.", not unknown, ", ".join(unknown))
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()})
+    known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
+    for name in settings:
+        _require(
+            f"{kind.__name__} knows {', '.join(known)}.", name in known, name, suggest(name, known, "leave it out.")
+        )
+    missing = [name for name, f in known.items() if f.default is f.default_factory is MISSING and name not in settings]
+    _require(f"{kind.__name__} must be given {' and '.join(missing)}.", not missing, dict(settings))
+    return kind(**settings)

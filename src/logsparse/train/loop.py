@@ -77,16 +77,17 @@ class Training:
         self.draws = Draws(data, train, seed=seed, ranks=self.ranks)
         self.optim = optimiser(train.optimiser, network, lr=train.lr, weight_decay=_decay(train))
         self.average = WeightAverage(network, train.average) if train.average else None
-        self.stopping = EarlyStopping(train.patience or train.epochs)
         self.best = _copy(network)
         self.story, self.step = Story(), 0
-        self.steps = train.epochs * self.draws.steps_an_epoch
+        epoch = self.draws.steps_an_epoch
+        self.steps, self.look_every = train.epochs * epoch, min(train.look_every, epoch)
+        self.stopping = EarlyStopping((train.patience or train.epochs) * -(-epoch // self.look_every))
         if folder and exists(folder, name=CHECKPOINT):
             self._resume(folder)
 
     def run(self) -> Story:
         """Next batch, loss, backward, clip, step; now and then look, keep the best, save."""
-        began, every = time.monotonic() - self.story.seconds, self.draws.steps_an_epoch
+        began, every = time.monotonic() - self.story.seconds, self.look_every
         with Progress(f"training, seed {self.seed}", self.steps, verbose=self.verbose and self.ranks.leads) as progress:
             progress.skip_to(self.step)
             try:
