@@ -396,7 +396,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a history of another step": (
         lambda: SeasonalNaive(horizon=1).fit(long()).predict(hours_from("2024-01-01", 5, "D")),
-        "The history must have the step that was fitted. "
+        "New data must have the step that was fitted. "
         "Got steps of d after h. "
         "Hint: resample it, or fit again; freq= at fit() holds for later histories too.",
     ),

@@ -252,22 +252,6 @@ def test_an_unfitted_model_is_told_to_fit(tmp_path: Path) -> None:
             call()
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"samples": 0}, "samples must be at least 1. Got 0"),
-        ({"context": 9}, "context must be the one of the config, if one is given. Got context=9 and a config with 24"),
-        ({"horizon": 5}, "horizon must be the one of the config"),
-        ({"minutes": 0}, "minutes must be above 0. Got 0"),
-        ({"device": "abacus"}, "device must be one that torch can use here. Got 'abacus'"),
-        ({"seed": -1}, "seed must be at least 0. Got -1"),
-    ],
-)
-def test_settings_that_cannot_be_meant_are_refused(options: dict[str, Any], text: str) -> None:
-    with pytest.raises(ls.ConfigError, match=text):
-        quick(**options).fit(frame())
-
-
 def test_without_a_config_the_settings_follow_from_the_data() -> None:
     model = ls.LogSparse(horizon=4, verbose=False)
     panel = to_panel(frame())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 from logsparse.errors import ConfigError
@@ -15,13 +16,27 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def whole(name: str, value: Any, *, hint: str, least: int = 1) -> int:
-    """A whole number of at least `least`."""
+def whole(name: str, value: Any, *, hint: str, least: int = 1, most: int | None = None) -> int:
+    """A whole number of at least `least`, and at most `most`."""
     if not is_whole(value):
         raise ConfigError(f"{name} must be a whole number.", got=f"{value!r}", hint=hint)
     if value < least:
         raise ConfigError(f"{name} must be at least {least}.", got=f"{int(value)}", hint=hint)
+    if most is not None and value > most:
+        raise ConfigError(f"{name} must be at most {most}.", got=f"{int(value)}", hint=hint)
     return int(value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number, numpy's included; truth values are none."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def above_zero(name: str, value: Any, *, hint: str) -> float:
+    """A number above 0."""
+    if not is_number(value) or value <= 0:
+        raise ConfigError(f"{name} must be a number above 0.", got=f"{value!r}", hint=hint)
+    return float(value)
 
 
 def listed(name: str, value: Any) -> list[str]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from numbers import Real
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from logsparse.attention.pattern import Pattern, full
-from logsparse.checks import is_whole, suggest
+from logsparse.checks import is_number, is_whole, suggest
 from logsparse.errors import ConfigError
 
 T = TypeVar("T")
@@ -35,16 +33,14 @@ def _settle(config: object) -> None:
     Numbers of numpy become Python's, lists become tuples: settings compare, and go into JSON.
     """
     for name, kind in get_type_hints(type(config)).items():
-        value = getattr(config, name)
-        if get_origin(kind) is UnionType:
-            if value is None:
-                continue
-            (kind,) = (part for part in get_args(kind) if part is not type(None))
-        object.__setattr__(config, name, _of_kind(name, value, kind))
+        object.__setattr__(config, name, _of_kind(name, getattr(config, name), kind))
 
 
 def _of_kind(name: str, value: Any, kind: Any) -> Any:
     """The value as one of this kind, or an error in its name."""
+    if get_origin(kind) is UnionType:
+        (other,) = (part for part in get_args(kind) if part is not NoneType)
+        return None if value is None else _of_kind(name, value, other)
     if get_origin(kind) is Literal:
         choices = get_args(kind)
         _require(f"{name} must be one of {', '.join(choices)}.", value in choices, value)
@@ -56,8 +52,7 @@ def _of_kind(name: str, value: Any, kind: Any) -> Any:
         _require(f"{name} must be a whole number.", is_whole(value), value)
         return int(value)
     elif kind is float:
-        number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-        _require(f"{name} must be a number.", number, value)
+        _require(f"{name} must be a number.", is_number(value), value)
         return float(value)
     else:
         _require(f"{name} must be {_SINGULAR[kind]}.", isinstance(value, kind), value)

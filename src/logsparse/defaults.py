@@ -1,4 +1,4 @@
-"""Panel + horizon -> the settings of a run, for a user who names nothing else."""
+"""Panel + horizon -> the settings of a run, for a user who names nothing else. What no data can fill is refused."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from logsparse import presets
 from logsparse.config import Config
 from logsparse.data.calendar import DAY, Freq
 from logsparse.data.panel import Panel
+from logsparse.errors import ConfigError
 
 # From this share of exact zeros on, zero is a value of its own: night, or no sale today.
 _MANY_ZEROS = 0.1
@@ -24,6 +25,18 @@ def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
     context = _context(panel, horizon) if context is None else context
     config = presets.default(context, horizon)
     return replace(config, model=replace(config.model, lags=_lags(panel), likelihood=likelihood_for(panel)))
+
+
+def check_reach(config: Config, panel: Panel) -> None:
+    """A context or lag that nothing can fill would cost memory and teach nothing."""
+    longest = int(panel.lengths.max())
+    for name, reach in (("context", config.context), ("The longest lag", max(config.model.lags))):
+        if reach > longest:
+            raise ConfigError(
+                f"{name} must not be longer than the longest series.",
+                got=f"{reach} steps, and {longest} of data",
+                hint="give a shorter one, or leave it out: it then follows from the data.",
+            )
 
 
 def likelihood_for(panel: Panel) -> str:

@@ -205,7 +205,7 @@ class Forecaster(ABC):
             panel = to_panel(data, **told)
         if panel.freq != self.panel_.freq:
             raise DataError(
-                "The history must have the step that was fitted.",
+                "New data must have the step that was fitted.",
                 got=f"steps of {panel.freq} after {self.panel_.freq}",
                 hint="resample it, or fit again; freq= at fit() holds for later histories too.",
             )
@@ -257,6 +257,7 @@ class Forecaster(ABC):
 
     def history(self, data: Any = None, future: Any = None) -> Panel:
         """What to forecast from: the fitted data, or these, with what is known of the future."""
+        self.check()
         panel = self._read(data)
         if data is None and np.isnan(panel.values).all():
             raise DataError(

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from logsparse.attended import Attention, attention_of
-from logsparse.checks import whole
+from logsparse.checks import above_zero, whole
 from logsparse.config import Config
 from logsparse.data.candidates import Pairs
 from logsparse.data.clock import clock_time
@@ -24,7 +24,7 @@ from logsparse.data.known import Known
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.times import When
 from logsparse.data.windows import Windows
-from logsparse.defaults import recommend
+from logsparse.defaults import check_reach, recommend
 from logsparse.errors import ConfigError
 from logsparse.forecast import Evidence, Forecast, Forecaster
 from logsparse.model.network import Network
@@ -39,6 +39,8 @@ from logsparse.train.loop import Story, Training, best_of
 
 # Fine-tuning starts from weights that are good already: steps a tenth as large as those that found them.
 _GENTLER = 0.1
+# What the seeds of torch's generators can hold, with room for several seeds in a row.
+_SEEDS = 2**62
 
 
 @dataclass(frozen=True)
@@ -85,13 +87,19 @@ class LogSparse(Forecaster):
     def check(self) -> None:
         super().check()
         whole("samples", self.samples, hint="100 sample paths are the default.")
-        whole("seed", self.seed, least=0, hint="any whole number from 0 on.")
+        whole("seed", self.seed, least=0, most=_SEEDS, hint="any small whole number will do.")
         if self.context is not None:
             whole("context", self.context, hint="count the steps of history the model sees.")
-        if self.minutes is not None and not self.minutes > 0:
-            raise ConfigError("minutes must be above 0.", got=f"{self.minutes}", hint="leave it out for no limit.")
+        if self.minutes is not None:
+            above_zero("minutes", self.minutes, hint="leave it out for no limit.")
         device_named(self.device)
         if self.config is not None:
+            if not isinstance(self.config, Config):
+                raise ConfigError(
+                    "config must be a logsparse.config.Config.",
+                    got=f"{self.config!r}",
+                    hint="take one of logsparse.presets, or Config.from_dict(settings).",
+                )
             for name in ("horizon", "context"):
                 asked, set_ = getattr(self, name), getattr(self.config, name)
                 if asked is not None and asked != set_:
@@ -159,11 +167,11 @@ class LogSparse(Forecaster):
         config = self.config or self._advised(panel)
         if self.minutes is not None:
             config = replace(config, train=replace(config.train, minutes=self.minutes))
-        known = Known.of(panel)
+        known, other = Known.of(panel), self._validation
         told = known.retell(panel)
-        if self._validation is None:
-            return config, known, TrainingSet.of(told, config)
-        return config, known, TrainingSet.of_two(told, known.retell(self._validation), config)
+        data = TrainingSet.of(told, config) if other is None else TrainingSet.of_two(told, known.retell(other), config)
+        check_reach(config, panel)
+        return config, known, data
 
     def _advised(self, panel: Panel) -> Config:
         """The settings that follow from the data."""

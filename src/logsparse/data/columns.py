@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TypedDict
 
 from logsparse.checks import keywords, listed
 from logsparse.data.calendar import Step
-from logsparse.errors import DataError
+from logsparse.errors import ConfigError, DataError
 
 ID, TIME, TARGET, CUTOFF = "unique_id", "ds", "y", "cutoff"
 # What a backtest adds so that its frame can be judged alone: a point forecast to compare with, and the unit of MASE.
@@ -44,7 +45,7 @@ class Meaning:
     def of(cls, columns: Columns) -> Meaning:
         """A pandas frame may name its columns by numbers: inside, every name is text."""
         keywords(columns, Columns.__annotations__)
-        return cls(
+        self = cls(
             id_col=str(columns.get("id_col", ID)),
             time_col=str(columns.get("time_col", TIME)),
             target_col=str(columns.get("target_col", TARGET)),
@@ -52,11 +53,25 @@ class Meaning:
             covariates=listed("covariates", columns.get("covariates")),
             static=listed("static", columns.get("static")),
         )
+        taken: dict[str, str] = {}
+        for use, names in self._uses().items():
+            for name in names:
+                if taken.setdefault(name, use) != use:
+                    raise ConfigError(
+                        "A column must have one meaning.",
+                        got=f"{name!r} as {taken[name]} and as {use}",
+                        hint="leave out one of the two.",
+                    )
+        return self
+
+    def _uses(self) -> dict[str, list[str]]:
+        alone = {"id_col": [self.id_col], "time_col": [self.time_col], "target_col": [self.target_col]}
+        return {**alone, "covariates": self.covariates, "static": self.static}
 
     @property
     def used(self) -> list[str]:
         """Every column of a long table that is read."""
-        return list(dict.fromkeys([self.id_col, self.time_col, self.target_col, *self.covariates, *self.static]))
+        return list(dict.fromkeys(chain(*self._uses().values())))
 
 
 def names_once(names: Iterable[object]) -> list[str]:

@@ -169,4 +169,8 @@ def _covariate_moments(panel: Panel, name: str) -> tuple[float, float]:
         raw_N = panel.covariates[name][panel.indptr[row_N] + step_N].astype(np.float64)
         seen_N = ~np.isnan(raw_N)
         moment.add(raw_N[seen_N], np.ones(int(seen_N.sum()), np.int64))
+    if moment.count == 0:
+        raise DataError(
+            "Every covariate must have at least one value.", got=f"none in {name!r}", hint="leave that covariate out."
+        )
     return moment.result()

@@ -1,0 +1,72 @@
+"""Settings and data that LogSparse cannot mean or use are refused with one clear sentence, before any training."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+import pytest
+
+import logsparse as ls
+import small
+from test_forecaster import frame, quick
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"samples": 0}, "samples must be at least 1. Got 0"),
+        ({"context": 9}, "context must be the one of the config, if one is given. Got context=9 and a config with 24"),
+        ({"horizon": 5}, "horizon must be the one of the config"),
+        ({"minutes": 0}, "minutes must be a number above 0. Got 0"),
+        ({"minutes": "two"}, "minutes must be a number above 0. Got 'two'"),
+        ({"device": "abacus"}, "device must be one that torch can use here. Got 'abacus'"),
+        ({"seed": -1}, "seed must be at least 0. Got -1"),
+        ({"seed": 2**70}, "seed must be at most"),
+        ({"config": {"context": 24}}, "config must be a logsparse.config.Config. Got {'context': 24}. Hint: take one"),
+    ],
+)
+def test_settings_that_cannot_be_meant(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ls.ConfigError, match=text):
+        quick(**options).fit(frame())
+
+
+def test_settings_that_were_spoilt_after_the_fit() -> None:
+    model = quick().fit(frame())
+    for samples in (0, 2.5):
+        model.samples = samples  # type: ignore[assignment]
+        with pytest.raises(ls.ConfigError, match="samples must be"):
+            model.predict()
+
+
+def test_a_context_or_lag_that_no_series_can_fill() -> None:
+    config = replace(small.config(), context=10**6)
+    with pytest.raises(
+        ls.ConfigError, match=r"context must not be longer than the longest series. Got 1000000 steps, and 90"
+    ):
+        quick(config=config).fit(frame())
+    with pytest.raises(
+        ls.ConfigError, match=r"The longest lag must not be longer than the longest series. Got 91 steps"
+    ):
+        quick({"lags": (1, 91)}).fit(frame())
+
+
+def test_a_column_with_two_meanings() -> None:
+    with pytest.raises(ls.ConfigError, match=r"one meaning. Got 'y' as target_col and as covariates"):
+        quick().fit(frame(), covariates=["y"])
+    with pytest.raises(ls.ConfigError, match=r"one meaning. Got 'unique_id' as id_col and as static"):
+        quick().fit(frame(), static=["unique_id"])
+
+
+def test_a_covariate_without_values() -> None:
+    with pytest.raises(ls.DataError, match=r"Every covariate must have at least one value. Got none in 'price'"):
+        quick().fit(frame().with_columns(price=pl.lit(None, pl.Float32)), covariates=["price"])
+
+
+def test_new_data_of_another_step() -> None:
+    model = quick().fit(frame())
+    slower = frame().gather_every(2)
+    for call in (model.predict, model.fine_tune):
+        with pytest.raises(ls.DataError, match=r"New data must have the step that was fitted. Got steps of 2h after h"):
+            call(slower)
