@@ -14,6 +14,11 @@ from logsparse.config import Config, ModelConfig, TrainConfig
 from logsparse.errors import ConfigError
 
 
+def as_any(**settings: Any) -> dict[str, Any]:
+    """Past the type checker."""
+    return settings
+
+
 @pytest.mark.parametrize("make", [presets.solar, presets.electricity_f, lambda: presets.default(168, 24)])
 def test_settings_survive_json(make: Any) -> None:
     config = make()
@@ -78,21 +83,27 @@ def test_a_choice_that_does_not_exist_is_refused_and_not_taken_for_another(make:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: ModelConfig(layers="3"), "layers must be a whole number. Got '3'"),
-        (lambda: ModelConfig(layers=None), "layers must be a whole number. Got None"),
-        (lambda: ModelConfig(embedding=True), "embedding must be a whole number. Got True"),
-        (lambda: ModelConfig(lags=1), "lags must be a list of whole numbers. Got 1"),
-        (lambda: ModelConfig(lags=(1, 2.5)), "Each of lags must be a whole number. Got 2.5"),
-        (lambda: ModelConfig(patterns=full()), "patterns must be a list of patterns. Got full"),
-        (lambda: ModelConfig(patterns="full"), "patterns must be a list of patterns. Got 'full'"),
-        (lambda: ModelConfig(patterns=("full",)), "Each of patterns must be a pattern of `logsparse.attention`"),
-        (lambda: ModelConfig(likelihood=3), "likelihood must be a name. Got 3"),
-        (lambda: ModelConfig(dropout="some"), "dropout must be a number. Got 'some'"),
-        (lambda: ModelConfig(dropout=float("nan")), "dropout must be a number. Got nan"),
-        (lambda: TrainConfig(epochs=1.5), "epochs must be a whole number. Got 1.5"),
-        (lambda: TrainConfig(minutes="two"), "minutes must be a number. Got 'two'"),
-        (lambda: Config(context=2, horizon=1, features="hour"), "features must be a list of names. Got 'hour'"),
-        (lambda: Config(context=2, horizon=1, model={}), "model must be a ModelConfig. Got {}"),
+        (lambda: ModelConfig(**as_any(layers="3")), "layers must be a whole number. Got '3'"),
+        (lambda: ModelConfig(**as_any(layers=None)), "layers must be a whole number. Got None"),
+        (lambda: ModelConfig(**as_any(embedding=True)), "embedding must be a whole number. Got True"),
+        (lambda: ModelConfig(**as_any(lags=1)), "lags must be a list of whole numbers. Got 1"),
+        (lambda: ModelConfig(**as_any(lags=(1, 2.5))), "Each of lags must be a whole number. Got 2.5"),
+        (lambda: ModelConfig(**as_any(patterns=full())), "patterns must be a list of patterns. Got full"),
+        (lambda: ModelConfig(**as_any(patterns="full")), "patterns must be a list of patterns. Got 'full'"),
+        (
+            lambda: ModelConfig(**as_any(patterns=("full",))),
+            "Each of patterns must be a pattern of `logsparse.attention`",
+        ),
+        (lambda: ModelConfig(**as_any(likelihood=3)), "likelihood must be a name. Got 3"),
+        (lambda: ModelConfig(**as_any(dropout="some")), "dropout must be a number. Got 'some'"),
+        (lambda: ModelConfig(**as_any(dropout=float("nan"))), "dropout must be a number. Got nan"),
+        (lambda: TrainConfig(**as_any(epochs=1.5)), "epochs must be a whole number. Got 1.5"),
+        (lambda: TrainConfig(**as_any(minutes="two")), "minutes must be a number. Got 'two'"),
+        (
+            lambda: Config(context=2, horizon=1, **as_any(features="hour")),
+            "features must be a list of names. Got 'hour'",
+        ),
+        (lambda: Config(context=2, horizon=1, **as_any(model={})), "model must be a ModelConfig. Got {}"),
         (lambda: Config.from_dict({}), "Config must be given context and horizon. Got"),
         (lambda: Config.from_dict({"context": 2, "horizon": 1, "train": {"epoch": 2}}), "did you mean 'epochs'"),
     ],
