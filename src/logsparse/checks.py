@@ -29,7 +29,7 @@ def whole(name: str, value: Any, *, hint: str, least: int = 1, most: int | None 
 
 def is_number(value: Any) -> bool:
     """Whether it is a finite number, numpy's included; truth values are none."""
-    return isinstance(value, Real) and type(value) is not bool and math.isfinite(value)
+    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
 
 
 def above_zero(name: str, value: Any, *, hint: str) -> float:
