@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from logsparse.backtesting import backtest
+    from logsparse.baselines.classical import AutoArima, AutoEts
     from logsparse.baselines.deepar import DeepAR
     from logsparse.baselines.naive import SeasonalNaive
+    from logsparse.baselines.trmf import Trmf
     from logsparse.data.frame import to_panel
     from logsparse.data.panel import Panel
     from logsparse.errors import ConfigError, DataError, LogsparseError, NotFittedError
@@ -24,8 +26,11 @@ __version__ = version("logsparse")
 # Loaded on first use, so that `logsparse --help` and `import logsparse` need neither torch nor polars.
 _HOMES = {
     "backtest": "backtesting",
+    "AutoArima": "baselines.classical",
+    "AutoEts": "baselines.classical",
     "DeepAR": "baselines.deepar",
     "SeasonalNaive": "baselines.naive",
+    "Trmf": "baselines.trmf",
     "to_panel": "data.frame",
     "Panel": "data.panel",
     "ConfigError": "errors",
@@ -43,6 +48,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "AutoArima",
+    "AutoEts",
     "ConfigError",
     "DataError",
     "DeepAR",
@@ -54,6 +61,7 @@ __all__ = [
     "NotFittedError",
     "Panel",
     "SeasonalNaive",
+    "Trmf",
     "backtest",
     "crps_samples",
     "load",

@@ -19,7 +19,7 @@ from logsparse.data.panel import Panel
 from logsparse.data.table import give
 from logsparse.data.times import When
 from logsparse.errors import ConfigError, DataError
-from logsparse.forecast import LEVELS, Forecast, Forecaster, Levels, check_levels
+from logsparse.forecast import Forecast, Forecaster, Levels
 
 
 def backtest(
@@ -30,7 +30,7 @@ def backtest(
     step: int | None = None,
     until: When | None = None,
     refit: bool = False,
-    quantiles: Levels = LEVELS,
+    quantiles: Levels | None = None,
     season: int | None = None,
     **columns: Unpack[Columns],
 ) -> Any:
@@ -48,7 +48,7 @@ def backtest(
     horizon = forecaster.horizon
     count = whole("windows", windows, hint="count the cutoffs.")
     apart = horizon if step is None else whole("step", step, hint="count the steps from one cutoff to the next.")
-    levels = check_levels(quantiles)
+    levels = forecaster.check_quantiles(quantiles)
     if season is not None:
         whole("season", season, hint="count its steps, or leave it out for the usual one.")
     panel = to_panel(data, **columns)

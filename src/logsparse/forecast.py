@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
 import polars as pl
@@ -142,6 +142,9 @@ class Forecaster(ABC):
     What is learned ends in `_`. A second `fit` forgets the first.
     """
 
+    point_only: ClassVar[bool] = False
+    """Whether one value a step is all it says: its quantiles are the median alone."""
+
     def __init__(self, horizon: int) -> None:
         self.horizon = horizon
 
@@ -168,6 +171,19 @@ class Forecaster(ABC):
         """Refuse settings that cannot be meant, before any data are read; a subclass adds its own."""
         whole("horizon", self.horizon, hint="count the steps to forecast.")
 
+    def check_quantiles(self, quantiles: Levels | None) -> tuple[float, ...]:
+        """The levels asked for, checked; None asks for the usual ones."""
+        if quantiles is None:
+            return (0.5,) if self.point_only else tuple(LEVELS)
+        found = check_levels(quantiles)
+        if self.point_only and found != (0.5,):
+            raise ConfigError(
+                f"{type(self).__name__} forecasts one value a step, which stands as the median.",
+                got=f"quantiles {', '.join(f'{level:g}' for level in found)}",
+                hint="leave quantiles out, or ask for [0.5].",
+            )
+        return found
+
     def fit(self, data: Any, *, until: When | None = None, **columns: Unpack[Columns]) -> Self:
         """Learn from a frame, a file or a Panel, up to and including the time `until`."""
         self.check()
@@ -178,14 +194,14 @@ class Forecaster(ABC):
         self.panel_, self.columns_ = panel, columns
         return self
 
-    def forecast(self, data: Any = None, *, quantiles: Levels = LEVELS, future: Any = None) -> Forecast:
+    def forecast(self, data: Any = None, *, quantiles: Levels | None = None, future: Any = None) -> Forecast:
         """The `horizon` steps after the end of the fitted data, or of the history given."""
-        levels = check_levels(quantiles)
+        levels = self.check_quantiles(quantiles)
         return self._forecast(self.history(data, future), levels)
 
-    def predict(self, data: Any = None, *, quantiles: Levels = LEVELS, future: Any = None) -> Any:
-        """The same as a frame: unique_id, ds, mean, q0.1 ... q0.9."""
-        levels = check_levels(quantiles)
+    def predict(self, data: Any = None, *, quantiles: Levels | None = None, future: Any = None) -> Any:
+        """The same as a frame: unique_id, ds, mean, q0.1 ... q0.9 (q0.5 alone from a forecaster of points)."""
+        levels = self.check_quantiles(quantiles)
         (found,) = self.summaries([self.history(data, future)], levels)
         return found.frame()
 

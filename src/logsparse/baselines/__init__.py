@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from logsparse.forecast import Forecaster
 
 NAMES = {
+    "arima": "logsparse.baselines.classical:AutoArima",
     "deepar": "logsparse.baselines.deepar:DeepAR",
+    "ets": "logsparse.baselines.classical:AutoEts",
     "logsparse": "logsparse.forecaster:LogSparse",
     "seasonal-naive": "logsparse.baselines.naive:SeasonalNaive",
+    "trmf": "logsparse.baselines.trmf:Trmf",
 }
 
 

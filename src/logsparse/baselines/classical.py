@@ -1,0 +1,174 @@
+"""ARIMA and ETS, one model a series, chosen and estimated by statsforecast on the recent past."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from statistics import NormalDist
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logsparse.baselines.estimate import Answer, Kind, Task
+from logsparse.baselines.naive import SeasonalNaive
+from logsparse.baselines.workers import answers
+from logsparse.checks import whole
+from logsparse.data.panel import Floats, Panel, SeriesId
+from logsparse.errors import ConfigError
+from logsparse.forecast import Forecast, Forecaster
+from logsparse.progress import Progress
+
+# S series, H steps of the horizon, Q quantile levels
+
+# 28 days of hours. The least is for data without a season; the most bounds the time, but four seasons are always seen.
+_SEASONS, _LEAST, _MOST, _FEWEST_SEASONS = 28, 200, 1000, 4
+# Of a longer one these models cannot be estimated in sensible time: they are then without season.
+_LONGEST_SEASON = 350
+_NAMED_FAILURES = 3
+
+log = logging.getLogger("logsparse")
+
+
+class _Classical(Forecaster):
+    """`season` in steps (None: the usual one of the frequency); `span`: how many recent steps a model is estimated on.
+
+    `span=None` is 28 seasons (28 days of hours), within 200 to 1,000 steps, and at least four seasons. `processes=None`
+    takes a process a core. When a later history of a fitted series comes, its model is kept and filtered forward over
+    the new values. A series that was not fitted, or a history that begins after the fitted span did, is estimated
+    afresh. Holes are filled from the same phase of neighbouring seasons; ARIMA's filter leaves them open.
+    A series that cannot be estimated is forecast by seasonal naive: a log line says so, `failed_` has the reasons.
+    """
+
+    kind: ClassVar[Kind]
+
+    def __init__(
+        self,
+        horizon: int,
+        season: int | None = None,
+        *,
+        span: int | None = None,
+        processes: int | None = None,
+        verbose: bool = True,
+    ) -> None:
+        super().__init__(horizon)
+        self.season, self.span, self.processes, self.verbose = season, span, processes, verbose
+
+    def check(self) -> None:
+        super().check()
+        for name, value, hint in (
+            ("season", self.season, "count its steps, or leave it out for the usual one."),
+            ("span", self.span, "count the recent steps to estimate on, or leave it out."),
+            ("processes", self.processes, "write 1, or leave it out for one a core."),
+        ):
+            if value is not None:
+                whole(name, value, hint=hint)
+        if find_spec("statsforecast") is None:
+            raise ConfigError(
+                f"{type(self).__name__} needs the package statsforecast.",
+                got="an installation without it",
+                hint="pip install logsparse[baselines].",
+            )
+
+    def _fit(self, panel: Panel) -> None:
+        season = panel.freq.season if self.season is None else self.season
+        self.season_ = season if season <= _LONGEST_SEASON else 1
+        if self.season_ != season:
+            log.warning("%s: a season of %d steps is too long to be estimated and left out", self.kind, season)
+        usual = max(min(max(_SEASONS * self.season_, _LEAST), _MOST), _FEWEST_SEASONS * self.season_)
+        self.span_ = usual if self.span is None else self.span
+        skipped_S = np.maximum(panel.lengths - self.span_, 0)
+        self.begins_ = panel.freq.add(panel.starts, skipped_S)
+        tasks = [self._task(panel[i][skip:], None) for i, skip in enumerate(skipped_S)]
+        found = self._answers(tasks)
+        self._say_failed(panel.ids, found)
+        self.models_: list[dict[str, Any]] = [one if "failed" in one else one["model"] for one in found]
+
+    @property
+    def failed_(self) -> dict[SeriesId, str]:
+        """Series that could not be estimated when fitted, and why."""
+        models = zip(self.panel_.ids, self.models_, strict=True)
+        return {name: model["failed"] for name, model in models if "failed" in model}
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return {"season": self.season_, "span": self.span_, "models": self.models_}, {"begins": self.begins_}
+
+    def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.season_, self.span_, self.models_ = facts["season"], facts["span"], facts["models"]
+        self.begins_ = arrays["begins"]
+
+    def _remembered(self) -> int:
+        return self.span_
+
+    def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
+        known, failed = {name: place for place, name in enumerate(self.panel_.ids)}, self.failed_
+        places = [series for series, name in enumerate(panel.ids) if name not in failed]
+        found = self._answers([self._next_task(panel, i, known.get(panel.ids[i])) for i in places])
+        self._say_failed([panel.ids[i] for i in places], found)
+        good = [(series, one) for series, one in zip(places, found, strict=True) if "failed" not in one]
+        mean_SH, spread_SH = (np.zeros((len(panel), self.horizon)) for _ in range(2))
+        for series, one in good:
+            mean_SH[series], spread_SH[series] = one["mean"], one["spread"]
+        deviations_Q1 = np.array([NormalDist().inv_cdf(level) for level in levels])[:, None]
+        quantiles_SQH = _narrow(mean_SH[:, None] + deviations_Q1 * spread_SH[:, None])
+        narrow_SH = _narrow(mean_SH)
+        if len(good) < len(panel):
+            naive = SeasonalNaive(self.horizon, self.season_).fit(panel).forecast(quantiles=levels)
+            rest = np.setdiff1d(np.arange(len(panel)), [series for series, _ in good])
+            narrow_SH[rest], quantiles_SQH[rest] = naive.mean[rest], naive.quantiles[rest]
+        return Forecast(panel, narrow_SH, levels, quantiles_SQH)
+
+    def _next_task(self, panel: Panel, series: int, place: int | None) -> Task:
+        """Forward from where its model's span began, or afresh on the last span."""
+        values = panel[series]
+        if place is not None:
+            start, begin = panel.starts[series : series + 1], self.begins_[place : place + 1]
+            skipped = panel.freq.steps(start, begin)
+            if 0 <= skipped[0] < values.size and panel.freq.add(start, skipped)[0] == begin[0]:
+                return self._task(values[skipped[0] :], self.models_[place])
+        return self._task(values[-self.span_ :], None)
+
+    def _task(self, values: Floats, model: dict[str, Any] | None) -> Task:
+        return {
+            "kind": self.kind,
+            "season": self.season_,
+            "values": values.astype(np.float64).tolist(),
+            "model": model,
+            "horizon": self.horizon,
+        }
+
+    def _answers(self, tasks: list[Task]) -> list[Answer]:
+        afresh = sum(task["model"] is None for task in tasks)
+        with Progress(self.kind, len(tasks), verbose=self.verbose and afresh > 0) as progress:
+            return answers(tasks, self.processes or os.cpu_count() or 1, progress.step)
+
+    def _say_failed(self, ids: Sequence[SeriesId], found: list[Answer]) -> None:
+        failed = [f"{name!r} ({one['failed']})" for name, one in zip(ids, found, strict=True) if "failed" in one]
+        if failed:
+            log.warning(
+                "%s: %d of %d series could not be estimated and are forecast by seasonal naive: %s%s",
+                self.kind,
+                len(failed),
+                len(found),
+                ", ".join(failed[:_NAMED_FAILURES]),
+                ", ..." if len(failed) > _NAMED_FAILURES else "",
+            )
+
+
+class AutoArima(_Classical):
+    """ARIMA with the orders that auto.arima chooses."""
+
+    kind = "arima"
+
+
+class AutoEts(_Classical):
+    """Exponential smoothing (error, trend, season) with the form that fits best."""
+
+    kind = "ets"
+
+
+def _narrow(values: Any) -> Floats:
+    largest = np.finfo(np.float32).max
+    return np.asarray(np.clip(values, -largest, largest), np.float32)

@@ -1,0 +1,115 @@
+"""Values of one series -> its ARIMA or ETS as plain numbers -> mean and spread of the steps to come.
+
+All of statsforecast that is used stands here. A task and its answer hold nothing but numbers, texts, lists and dicts,
+so that they can be sent to another process, and saved.
+"""
+
+from __future__ import annotations
+
+import warnings
+from statistics import NormalDist
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Kind = Literal["arima", "ets"]
+Task = dict[str, Any]
+"""`kind`, `season`, `values`, and what is wanted: `model` (given: filtered forward; None: estimated) and `horizon`."""
+Answer = dict[str, Any]
+"""`model` as plain numbers, `mean` and `spread` of each step of the horizon; or `failed`, the reason."""
+
+Doubles = NDArray[np.float64]
+
+# Any one interval tells the spread: those of both families are Gaussian.
+_PERCENT = 80
+_DEVIATIONS = NormalDist().inv_cdf(0.5 + _PERCENT / 200)
+
+
+def answer(task: Task) -> Answer:
+    """Estimate a series, or filter it forward with a model estimated before, and forecast it.
+
+    A series that cannot be estimated is an answer too, not an error: the others go on.
+    """
+    values, season = np.array(task["values"], np.float64), int(task["season"])
+    if np.isnan(values).all():
+        return {"failed": "no value in its span"}
+    run = _arima if task["kind"] == "arima" else _ets
+    with warnings.catch_warnings():
+        # Of optimisers that stopped early, on models that mostly lose the comparison: nothing a user could mend.
+        warnings.simplefilter("ignore")
+        try:
+            found = run(values, season, task["model"], int(task["horizon"]))
+        except Exception as error:  # noqa: BLE001 (statsforecast raises anything, plain Exception included)
+            return {"failed": f"{type(error).__name__}: {error}"}
+    if not np.isfinite([found["mean"], found["spread"]]).all():
+        return {"failed": "its forecast is not finite"}
+    return found
+
+
+def fill(values: Doubles, season: int) -> Doubles:
+    """Holes filled on the straight line between the neighbours of the same phase; outside them, as the nearest one."""
+    filled = values.copy()
+    for phase in range(min(season, values.size)):
+        _bridge(filled[phase::season])
+    _bridge(filled)  # phases never seen
+    return filled
+
+
+def _bridge(values: Doubles) -> None:
+    """In place: `values` may be a view of every so many-th step."""
+    hole = np.isnan(values)
+    if hole.any() and not hole.all():
+        at = np.arange(values.size)
+        values[hole] = np.interp(at[hole], at[~hole], values[~hole])
+
+
+def _arima(values: Doubles, season: int, model: Task | None, horizon: int) -> Answer:
+    from statsforecast.models import AutoARIMA
+
+    filled = fill(values, season)
+    # None leaves it to the rule of auto.arima: long series are compared by conditional sums of squares.
+    family = AutoARIMA(season_length=season, approximation=None)
+    # A model of a constant says nothing of a series that has begun to move.
+    if model is None or (model["sigma2"] == 0 and np.ptp(filled) > 0):
+        family.fit(filled)
+        model = {
+            "arma": [int(order) for order in family.model_["arma"]],
+            "coef": {name: float(value) for name, value in family.model_["coef"].items()},
+            "sigma2": float(family.model_["sigma2"]),
+            "steps": filled.size,
+        }
+    family.model_ = {**model, "x": filled[:0], "xreg": None, "lambda": None}
+    if "drift" in model["coef"]:
+        steps = model["steps"]
+        family.model_ |= {"x": np.zeros(steps), "xreg": np.arange(1.0, steps + 1)[:, None]}
+    return {"model": model, **_read(family.forward(_holes_kept(values, filled, season), horizon, level=[_PERCENT]))}
+
+
+def _holes_kept(values: Doubles, filled: Doubles, season: int) -> Doubles:
+    """The Kalman filter knows of holes, and how unsure they leave it; only a phase never seen would stay unbounded."""
+    seen = [not np.isnan(values[phase::season]).all() for phase in range(season)]
+    return np.where(np.resize(seen, values.size), values, filled)
+
+
+def _ets(values: Doubles, season: int, model: Task | None, horizon: int) -> Answer:
+    from statsforecast.models import AutoETS
+
+    filled = fill(values, season)
+    family = AutoETS(season_length=season)
+    if model is None:
+        family.fit(filled)
+        found = family.model_
+        model = {
+            "components": str(found["components"]),
+            "m": int(found["m"]),
+            "par": [None if np.isnan(value) else float(value) for value in found["par"]],
+            "n_params": int(found["n_params"]),
+        }
+    family.model_ = {**model, "par": np.array(model["par"], np.float64), "fit": None}
+    return {"model": model, **_read(family.forward(filled, horizon, level=[_PERCENT]))}
+
+
+def _read(found: dict[str, Any]) -> Answer:
+    mean_H, high_H = (np.asarray(found[key], np.float64) for key in ("mean", f"hi-{_PERCENT}"))
+    return {"mean": mean_H.tolist(), "spread": ((high_H - mean_H) / _DEVIATIONS).tolist()}

@@ -1,0 +1,203 @@
+"""TRMF: all series at once as mixtures of a few factors, each of which follows from its own past. Points only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logsparse.baselines.factorise import Doubles, Lagged, Observed, Strength, factorise, solve_factors
+from logsparse.checks import is_whole, whole
+from logsparse.data.calendar import DAY, Freq
+from logsparse.data.panel import Panel
+from logsparse.errors import ConfigError, DataError
+from logsparse.forecast import Forecast, Forecaster
+from logsparse.progress import Progress
+
+# S series, T steps of time, K factors, L lags, H steps of the horizon
+
+# Where the factors stand at the end of a history is read from so many times the longest lag.
+_LONGEST_LAGS_SEEN = 4
+_ACCURACY = 1e-6
+_ARRAYS = ("loadings", "weights", "center", "scale", "low", "high")
+_NEAR = 24
+_NEAR_WITHOUT_SEASON = 8
+
+
+class Trmf(Forecaster):
+    """Temporal regularised matrix factorisation (Yu, Rao and Dhillon, NIPS 2016): one value a step, no quantiles.
+
+    `rank` factors at most; `lags=None` takes the last steps, those a season ago and, within days, those a week ago.
+    `temporal` holds factors to their lags, `ridge` holds loadings and weights to zero. A later history of the fitted
+    series keeps loadings and weights; the factors of its steps follow from them and the new values. All series must
+    cover the same span; holes are fine.
+    """
+
+    point_only = True
+
+    lags_: list[int]
+    loadings_: Doubles
+    """(S, K), of series in units of their scale around their center"""
+    weights_: Doubles
+    """(K, L)"""
+    center_: Doubles
+    scale_: Doubles
+    low_: Doubles
+    high_: Doubles
+
+    def __init__(
+        self,
+        horizon: int,
+        rank: int = 20,
+        *,
+        lags: Sequence[int] | None = None,
+        temporal: float = 1.0,
+        ridge: float = 1.0,
+        sweeps: int = 100,
+        seed: int = 0,
+        verbose: bool = True,
+    ) -> None:
+        super().__init__(horizon)
+        self.rank, self.lags, self.temporal, self.ridge = rank, lags, temporal, ridge
+        self.sweeps, self.seed, self.verbose = sweeps, seed, verbose
+
+    def check(self) -> None:
+        super().check()
+        whole("rank", self.rank, hint="count the factors.")
+        whole("sweeps", self.sweeps, hint="count how often each part is solved.")
+        whole("seed", self.seed, hint="write any number from 0 on.", least=0)
+        for name, value in (("temporal", self.temporal), ("ridge", self.ridge)):
+            if not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+                raise ConfigError(f"{name} must be a number above 0.", got=f"{value!r}", hint="1.0 is usual.")
+        if self.lags is not None and not _are_lags(self.lags):
+            raise ConfigError(
+                "lags must be a list of whole numbers of steps, at least 1.",
+                got=f"{self.lags!r}",
+                hint="write lags=[1, 2, 24, 168], or leave it out.",
+            )
+
+    def _fit(self, panel: Panel) -> None:
+        values_ST = _matrix(panel)
+        steps = values_ST.shape[1]
+        self.lags_ = _usual_lags(panel.freq, steps) if self.lags is None else sorted({int(lag) for lag in self.lags})
+        if self.lags is not None and self.lags_[-1] >= steps:
+            raise DataError(
+                "Series must be longer than the longest lag.",
+                got=f"{steps} steps and lag {self.lags_[-1]}",
+                hint="leave lags out, or name shorter ones.",
+            )
+        self.low_, self.high_ = np.nanmin(values_ST, axis=1), np.nanmax(values_ST, axis=1)
+        self.center_ = np.nanmean(values_ST, axis=1)
+        spread_S = np.nanstd(values_ST, axis=1)
+        self.scale_ = np.where(spread_S > 0, spread_S, 1.0)
+        data = Observed.of((values_ST - self.center_[:, None]) / self.scale_[:, None])
+        better = factorise(
+            data, self.lags_, min(self.rank, *values_ST.shape), self._strength(), np.random.default_rng(self.seed)
+        )
+        with Progress("trmf", self.sweeps, verbose=self.verbose) as progress:
+            for loadings_SK, _, weights_KL in islice(better, self.sweeps):
+                self.loadings_, self.weights_ = loadings_SK, weights_KL
+                progress.step()
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return {"lags": self.lags_}, {name: getattr(self, f"{name}_") for name in _ARRAYS}
+
+    def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.lags_ = facts["lags"]
+        for name in _ARRAYS:
+            setattr(self, f"{name}_", arrays[name])
+
+    def _remembered(self) -> int:
+        return _LONGEST_LAGS_SEEN * self.lags_[-1]
+
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), "lags": None if self.lags is None else [int(lag) for lag in self.lags]}
+
+    def _strength(self) -> Strength:
+        return Strength(float(self.temporal), float(self.ridge))
+
+    def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
+        rows_S = self._rows(panel)
+        recent_ST = _matrix(panel)[:, -self._remembered() :]
+        # One series that leaps to a hundred times its spread would pull the factors of all the others along.
+        values_ST = _within_a_range(recent_ST, self.low_[rows_S, None], self.high_[rows_S, None])
+        center_S1, scale_S1 = self.center_[rows_S, None], self.scale_[rows_S, None]
+        factors_KT = self._factors((values_ST - center_S1) / scale_S1, self.loadings_[rows_S])
+        ahead_KH = run_on(factors_KT, self.weights_, self.lags_, self.horizon)
+        mean_SH = (self.loadings_[rows_S] @ ahead_KH) * scale_S1 + center_S1
+        largest = np.finfo(np.float32).max
+        mean_SH = np.clip(mean_SH, -largest, largest).astype(np.float32)
+        return Forecast(panel, mean_SH, levels, mean_SH[:, None])
+
+    def _factors(self, values_ST: Doubles, loadings_SK: Doubles) -> Doubles:
+        start_KT = np.zeros((loadings_SK.shape[1], values_ST.shape[1]))
+        lagged = Lagged(self.weights_, self.lags_, values_ST.shape[1])
+        data = Observed.of(values_ST)
+        return solve_factors(data, loadings_SK, lagged, self._strength(), start_KT, accuracy=_ACCURACY)
+
+    def _rows(self, panel: Panel) -> list[int]:
+        known = {name: row for row, name in enumerate(self.panel_.ids)}
+        for name in panel.ids:
+            if name not in known:
+                raise DataError(
+                    "Trmf forecasts the series that it was fitted on: the loadings of others are unknown.",
+                    got=f"series {name!r}",
+                    hint="fit with that series, or leave it out.",
+                )
+        return [known[name] for name in panel.ids]
+
+
+def _are_lags(asked: Any) -> bool:
+    return isinstance(asked, Iterable) and len(list(asked)) > 0 and all(is_whole(lag) and lag > 0 for lag in asked)
+
+
+def run_on(factors_KT: Doubles, weights_KL: Doubles, lags: Sequence[int], horizon: int) -> Doubles:
+    """(K, H): each factor continued by its weights, which nothing keeps from describing a growth without end."""
+    longest = max(lags)
+    low_K, high_K = factors_KT.min(axis=1), factors_KT.max(axis=1)
+    path = np.zeros((len(factors_KT), longest + horizon))
+    seen = min(longest, factors_KT.shape[1])
+    path[:, longest - seen : longest] = factors_KT[:, factors_KT.shape[1] - seen :]
+    for step in range(longest, longest + horizon):
+        value_K = (weights_KL * path[:, step - np.array(lags)]).sum(axis=1)
+        path[:, step] = _within_a_range(value_K, low_K, high_K)
+    return path[:, longest:]
+
+
+def _within_a_range(values: Doubles, low: Doubles, high: Doubles) -> Doubles:
+    """Not farther beyond what was seen than what was seen is wide."""
+    return np.clip(values, 2 * low - high, 2 * high - low)
+
+
+def _usual_lags(freq: Freq, steps: int) -> list[int]:
+    """Up to 24 lags each: the last steps, those up to a season ago, from a week ago where a season is a day.
+
+    Of hours that makes 1 to 24 and 168 to 191, as in the paper of TRMF. Lags that half the data would be lost to are
+    left out.
+    """
+    season = freq.season
+    near = min(season, _NEAR) if season > 1 else _NEAR_WITHOUT_SEASON
+    lags = {*range(1, near + 1), *range(max(season - near, 0) + 1, season + 1)}
+    if freq.kind == "tick" and season * freq.count == DAY:
+        lags |= set(range(7 * season, 7 * season + near))
+    return sorted(lag for lag in lags if lag <= max(steps // 2, 1))
+
+
+def _matrix(panel: Panel) -> Doubles:
+    starts, lengths = panel.starts, panel.lengths
+    odd_S = (starts != starts[0]) | (lengths != lengths[0])
+    if odd_S.any():
+        odd = int(np.argmax(odd_S))
+        spans = [
+            f"{panel.ids[i]!r} from {panel.freq.show(int(starts[i]))} to {panel.freq.show(int(panel.ends()[i]))}"
+            for i in (0, odd)
+        ]
+        raise DataError(
+            "Trmf needs series of one span: together they are one matrix.",
+            got=f"series {spans[0]} and {spans[1]}",
+            hint="cut them to a common span, or fit those of one span at a time.",
+        )
+    return np.stack([panel[i] for i in range(len(panel))]).astype(np.float64)
