@@ -129,8 +129,8 @@ class Trmf(Forecaster):
         ahead_KH = run_on(factors_KT, self.weights_, self.lags_, self.horizon)
         mean_SH = (self.loadings_[rows_S] @ ahead_KH) * scale_S1 + center_S1
         largest = np.finfo(np.float32).max
-        mean_SH = np.clip(mean_SH, -largest, largest).astype(np.float32)
-        return Forecast(panel, mean_SH, levels, mean_SH[:, None])
+        narrow_SH = np.clip(mean_SH, -largest, largest).astype(np.float32)
+        return Forecast(panel, narrow_SH, levels, narrow_SH[:, None])
 
     def _factors(self, values_ST: Doubles, loadings_SK: Doubles) -> Doubles:
         start_KT = np.zeros((loadings_SK.shape[1], values_ST.shape[1]))
