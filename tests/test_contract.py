@@ -290,6 +290,13 @@ def test_what_was_saved_and_loaded_is_as_it_was(
         assert_frame_equal(loaded.predict(other), fitted.predict(other), check_exact=True)
 
 
+def test_the_command_forecasts_from_a_saved_model(fitted: Forecaster, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "model")
+    found = CliRunner().invoke(app, ["predict", str(tmp_path / "model"), "-o", str(tmp_path / "out.parquet")])
+    assert found.exit_code == 0, found.output
+    assert_frame_equal(pl.read_parquet(tmp_path / "out.parquet"), fitted.predict(), check_exact=True)
+
+
 def test_what_was_saved_without_history_forecasts_from_one_that_is_given(
     frame: pl.DataFrame, fitted: Forecaster, tmp_path: Path
 ) -> None:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 def backtest(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="folder of a fitted model, or a name: logsparse, seasonal-naive")
+        str,
+        typer.Argument(metavar="MODEL", help="folder of a fitted model, or a name: logsparse, deepar, arima, ..."),
     ],
     data: Data,
     horizon: Annotated[int | None, typer.Option(help="how many steps to forecast [the fitted model's]")] = None,

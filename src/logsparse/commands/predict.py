@@ -22,12 +22,13 @@ def predict(
     """Forecast the steps after the end of DATA, or of the data that MODEL was fitted on."""
     from logsparse.data.columns import TIME
     from logsparse.errors import ConfigError
-    from logsparse.forecast import LEVELS, check_levels
+    from logsparse.forecast import check_levels
     from logsparse.saved import load
 
     check_out(out)
-    levels = check_levels(LEVELS if quantiles is None else _levels(quantiles))
+    asked = None if quantiles is None else check_levels(_levels(quantiles))
     forecaster = load(model)
+    levels = forecaster.check_quantiles(asked)
     if samples is not None:
         if not hasattr(forecaster, "samples"):
             raise ConfigError("--samples is for models that draw.", got=type(forecaster).__name__, hint="leave it out.")
