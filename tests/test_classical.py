@@ -100,6 +100,14 @@ def test_a_new_series_or_a_history_that_begins_too_late_is_estimated_afresh(aske
     assert [len(task["values"]) for task in asked] == [30, 45, 40]
 
 
+def test_a_history_that_ends_before_the_models_span_began_is_estimated_afresh(asked: list[Task]) -> None:
+    data = panel(np.arange(60))
+    model = AutoEts(3, span=40).fit(data)
+    asked.clear()
+    model.forecast(data.cut(data.lengths - 45))
+    assert (asked[0]["model"], asked[0]["values"]) == (None, list(range(15)))
+
+
 def test_a_history_off_the_fitted_grid_is_estimated_afresh(asked: list[Task]) -> None:
     model = AutoEts(3).fit(panel(np.arange(60), freq="2", starts=[0]))
     asked.clear()
