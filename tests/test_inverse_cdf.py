@@ -58,6 +58,13 @@ def test_the_quantile_of_counts_in_the_millions_is_right_to_the_sixth_digit(disp
     np.testing.assert_allclose(got, stats.nbinom.ppf(LEVELS, r, r / (r + mean)), rtol=2e-6)
 
 
+@pytest.mark.parametrize("mean", [1e16, 1e20, 1e30])
+def test_the_quantile_of_a_count_beyond_all_whole_numbers_is_found_too(mean: float) -> None:
+    dispersion = 0.3
+    got = negative_binomial_quantile(tensor(LEVELS), tensor(mean), tensor(dispersion)).numpy()
+    np.testing.assert_allclose(got, stats.gamma.ppf(LEVELS, 1 / dispersion, scale=mean * dispersion), rtol=1e-5)
+
+
 def test_every_element_is_found_by_its_own_parameters() -> None:
     uniform = torch.rand(4, 1, 5, generator=torch.Generator().manual_seed(0))
     mean, dispersion = torch.tensor([[0.5], [20.0], [300.0]]), torch.tensor(0.4)
