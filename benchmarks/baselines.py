@@ -23,7 +23,8 @@ import polars as pl
 import logsparse as ls
 from logsparse.baselines import NAMES, named
 from logsparse.data.files import write
-from machine import RESULTS, machine
+from logsparse.tasks.ledger import machine
+from machine import RESULTS
 
 TASK: dict[str, Any] = {"data": "solar_hourly.parquet", "until": "2006-08-31T23:00", "horizon": 24, "windows": 7}
 TABLE = RESULTS / "baselines_solar.csv"

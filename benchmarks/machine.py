@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import re
 import resource
 import time
@@ -17,16 +15,9 @@ from typing import Any
 import psutil
 import torch
 
+from logsparse.tasks.ledger import machine
+
 RESULTS = Path(__file__).parent / "results"
-
-
-def machine() -> str:
-    """The processor and its cores, as a file name can hold it."""
-    info = Path("/proc/cpuinfo")
-    text = info.read_text() if info.exists() else ""
-    found = re.search(r"model name\s*:\s*(.+)", text)
-    name = found[1] if found else platform.processor() or platform.machine()
-    return re.sub(r"[^a-z0-9]+", "-", f"{name} {os.cpu_count()} cores".lower()).strip("-")
 
 
 def write_result(theme: str, rows: list[dict[str, Any]]) -> Path:

@@ -9,7 +9,6 @@ import pytest
 
 import logsparse as ls
 from command import logsparse, refusal
-from logsparse.commands.demo import NOISE, settings
 
 
 def test_everything_is_written_and_both_models_are_scored(tmp_path: Path) -> None:
@@ -35,14 +34,6 @@ def test_everything_is_written_and_both_models_are_scored(tmp_path: Path) -> Non
     model = ls.load(tmp_path / "demo" / "model")
     # The series tested are none of those learned.
     assert not set(results["unique_id"].unique()) & set(model.panel_.ids)
-
-
-def test_the_settings_are_those_of_the_paper_s_study_where_it_tells() -> None:
-    config = settings()
-    assert (config.context, config.horizon, config.method) == (96, 24, "mean-path")
-    assert (config.model.layers, config.model.kernel, config.model.embed_series) == (3, 1, False)
-    assert (config.train.windows, config.train.loss_on) == (4500, "horizon")
-    assert NOISE == (0.0111, 0.0049)
 
 
 def test_a_folder_of_something_else_is_not_touched(tmp_path: Path) -> None:

@@ -37,9 +37,10 @@ ORDER = [
     "backtesting", "metrics",
     "reporting", "reporting.numbers", "reporting.shown", "reporting.words", "reporting.charts", "reporting.inline",
     "reporting.sections", "reporting.report",
+    "tasks", "tasks.ledger", "tasks.synthetic",
     "commands.printing", "commands.options", "commands.settings", "commands.resume",
     "commands.attend", "commands.backtest", "commands.check", "commands.demo", "commands.fit", "commands.pattern",
-    "commands.predict", "commands.report", "commands.score", "cli", "__main__",
+    "commands.predict", "commands.report", "commands.reproduce", "commands.score", "cli", "__main__",
 ]  # fmt: skip
 
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")

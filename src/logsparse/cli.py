@@ -15,6 +15,7 @@ from logsparse.commands.fit import fit
 from logsparse.commands.pattern import pattern
 from logsparse.commands.predict import predict
 from logsparse.commands.report import report
+from logsparse.commands.reproduce import reproduce
 from logsparse.commands.score import score
 from logsparse.errors import LogsparseError
 
@@ -22,7 +23,7 @@ from logsparse.errors import LogsparseError
 STOPPED = 130
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (demo, check, fit, predict, backtest, score, report, attend, pattern):
+for command in (demo, check, fit, predict, backtest, score, report, attend, pattern, reproduce):
     app.command()(command)
 
 

@@ -1,0 +1,96 @@
+"""A finished run -> one row of FOLDER/TASK.csv, with all that is needed to run it again; and such rows back."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from logsparse.errors import DataError
+
+_FACTS = ("R0.5", "R0.9", "validation_nll", "steps", "minutes", "config")
+COLUMNS = ("task", "case", "model", "seed", *_FACTS, "version", "machine", "time")
+
+Row = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell of a table."""
+
+    task: str
+    case: str
+    """Where in the table, such as t0=96."""
+    model: str
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.task}, {self.case}, {self.model}, seed {self.seed}"
+
+    @property
+    def folder(self) -> str:
+        """A name for its checkpoints."""
+        return re.sub(r"[^a-z0-9]+", "-", str(self).lower()).strip("-")
+
+
+def rows(folder: Path, task: str) -> list[Row]:
+    """What was recorded of this task, oldest first."""
+    path = folder / f"{task}.csv"
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        found = list(csv.DictReader(file))
+    if any(set(row) != set(COLUMNS) or None in row.values() for row in found):
+        raise DataError(
+            f"{path} must hold whole rows of {', '.join(COLUMNS)}.",
+            got="other columns, or a row that was cut",
+            hint="mend it, or move it away: its runs are then done again.",
+        )
+    return found
+
+
+def missing(folder: Path, runs: Sequence[Run]) -> list[Run]:
+    """Those not recorded yet, in their order."""
+    done = {(row["task"], row["case"], row["model"], row["seed"]) for run in runs for row in rows(folder, run.task)}
+    return [run for run in runs if (run.task, run.case, run.model, str(run.seed)) not in done]
+
+
+def record(folder: Path, run: Run, facts: Mapping[str, Any]) -> None:
+    """Append a row; the file is whole at every moment."""
+    shown = {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in facts.items()}
+    row = {
+        "task": run.task,
+        "case": run.case,
+        "model": run.model,
+        "seed": run.seed,
+        **{name: shown.get(name, "") for name in _FACTS},
+        "config": json.dumps(facts["config"], sort_keys=True),
+        "version": f"logsparse {version('logsparse')}",
+        "machine": machine(),
+        "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}",
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{run.task}.csv"
+    beside = folder / f".{path.name}.{os.getpid()}"
+    with beside.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows([*rows(folder, run.task), row])
+    beside.replace(path)
+
+
+def machine() -> str:
+    """The processor and its cores, as a file name can hold it."""
+    info = Path("/proc/cpuinfo")
+    text = info.read_text() if info.exists() else ""
+    found = re.search(r"model name\s*:\s*(.+)", text)
+    name = found[1] if found else platform.processor() or platform.machine()
+    return re.sub(r"[^a-z0-9]+", "-", f"{name} {os.cpu_count()} cores".lower()).strip("-")

@@ -1,0 +1,115 @@
+"""The paper's synthetic study (section 5.1): runs of Transformer and DeepAR over t0 -> rows, a table, a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from logsparse.backtesting import backtest
+from logsparse.baselines.deepar import DeepAR
+from logsparse.config import Config, ModelConfig, TrainConfig
+from logsparse.data.synthetic import HORIZON, study
+from logsparse.forecaster import LogSparse
+from logsparse.metrics import score
+from logsparse.pictures import INK, new_figure
+from logsparse.tasks.ledger import Row, Run
+from logsparse.train.loop import INTERRUPTED
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TASK = "synthetic"
+# The ends and the middle first: whoever stops early has the whole range.
+T0 = (24, 96, 192, 48, 144, 72, 120, 168)
+HIDDEN = (20, 40, 80, 140, 200)
+TRANSFORMER = "transformer"
+MODELS = (TRANSFORMER, *(f"deepar-{hidden}" for hidden in HIDDEN))
+NOISE = (0.0111, 0.0049)
+"""R0.5 and R0.9 of a forecaster who knows each wave, at any t0."""
+
+
+def runs(seeds: int = 1, models: Sequence[str] = MODELS) -> list[Run]:
+    """All there are to do."""
+    return [Run(TASK, f"t0={t0}", model, seed) for seed in range(seeds) for t0 in T0 for model in models]
+
+
+def config(model: str, t0: int) -> Config:
+    """Three layers of canonical attention or of LSTM cells; inputs, passes and decoding are the same for all.
+
+    Each kind has the learning rate that suited it best on validation (docs/LOG.md).
+    """
+    network = ModelConfig(heads=4, kernel=1, width=32, head_width="split", norm="pre", embed_series=False, dropout=0.0)
+    if model != TRANSFORMER:
+        network = replace(network, width=int(model.removeprefix("deepar-")), head_width="full")
+    rate = 4e-3 if model == TRANSFORMER else 1e-2
+    train = TrainConfig(
+        windows=4500,
+        epochs=34,
+        weighted=False,
+        loss_on="horizon",
+        optimiser="adamw",
+        schedule="one-cycle",
+        lr=rate,
+        average=0.98,
+        patience=None,
+        validation_windows=500,
+    )
+    return Config(context=t0, horizon=HORIZON, method="mean-path", features=("age",), model=network, train=train)
+
+
+def carry_out(run: Run, *, budget: float | None, folder: Path, verbose: bool = True) -> dict[str, Any]:
+    """Train, forecast the test series, score. Interrupted, it stops here and goes on in the folder another time."""
+    t0 = int(run.case.removeprefix("t0="))
+    # One set a t0 for all models and seeds: only what is compared differs.
+    sets = study(t0, np.random.default_rng(t0))
+    kind = LogSparse if run.model == TRANSFORMER else DeepAR
+    model = kind(HORIZON, config=config(run.model, t0), seed=run.seed, minutes=budget, verbose=verbose)
+    model.fit(sets.training, validation=sets.validation, folder=folder)
+    story = model.story_
+    if story.ended == INTERRUPTED:
+        raise KeyboardInterrupt
+    found = score(backtest(model, sets.test, season=HORIZON)).row(0, named=True)
+    return {
+        "R0.5": found["R0.5"],
+        "R0.9": found["R0.9"],
+        "validation_nll": story.best,
+        "steps": int(story.rows[-1]["step"]),
+        "minutes": story.seconds / 60,
+        "config": model.config_.to_dict(),
+    }
+
+
+def table(rows: Iterable[Row], name: str = "R0.5") -> tuple[list[str], list[list[str]]]:
+    """Head and rows: one row a t0, one column a model, the mean over seeds."""
+    found: dict[tuple[int, str], list[float]] = {}
+    for row in rows:
+        found.setdefault((int(row["case"].removeprefix("t0=")), row["model"]), []).append(float(row[name]))
+    models = [model for model in MODELS if any(model == there for _, there in found)]
+    lines = []
+    for t0 in sorted({t0 for t0, _ in found}):
+        cells = [found.get((t0, model)) for model in models]
+        lines.append([str(t0), *(f"{np.mean(cell):.4f}" if cell else "-" for cell in cells)])
+    return ["t0", *models], lines
+
+
+def figure(rows: Iterable[Row]) -> Figure:
+    """The paper's figure: error against t0, a line a model, and the floor that the noise sets."""
+    head, lines = table(rows)
+    drawn, axes = new_figure(7, 3.6)
+    for column, model in enumerate(head[1:], start=1):
+        points = [(int(line[0]), float(line[column])) for line in lines if line[column] != "-"]
+        style: dict[str, Any] = {"color": "#c8553d", "linewidth": 2.2, "marker": "o"}
+        if model != TRANSFORMER:
+            shade = 0.35 + 0.6 * HIDDEN.index(int(model.removeprefix("deepar-"))) / (len(HIDDEN) - 1)
+            style = {"color": "#1f6fb2", "alpha": shade, "linewidth": 1.4, "marker": "."}
+        axes.plot(*zip(*points, strict=True), label=model, **style)
+    axes.axhline(NOISE[0], color=INK, linewidth=1, linestyle=":", label="the noise alone")
+    axes.set(
+        xlabel="t0, steps to look back", ylabel="R0.5", yscale="log", xticks=sorted(int(line[0]) for line in lines)
+    )
+    axes.legend(frameon=False, fontsize=8, ncols=2)
+    return drawn

@@ -1,0 +1,53 @@
+"""Results are recorded row by row, whole at every moment, and say what is still to be run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from logsparse.errors import DataError
+from logsparse.tasks.ledger import COLUMNS, Run, missing, record, rows
+
+FACTS = {"R0.5": 0.123456789, "R0.9": 0.05, "validation_nll": 1.5, "steps": 7, "minutes": 2.0, "config": {"context": 3}}
+
+
+def test_what_is_recorded_is_read_back_and_names_the_run(tmp_path: Path) -> None:
+    run = Run("waves", "t0=24", "deepar-20", 3)
+    record(tmp_path / "new", run, FACTS)
+    (row,) = rows(tmp_path / "new", "waves")
+    assert tuple(row) == COLUMNS
+    assert [row[name] for name in ("task", "case", "model", "seed")] == ["waves", "t0=24", "deepar-20", "3"]
+    assert [row[name] for name in ("R0.5", "steps", "config")] == ["0.123457", "7", '{"context": 3}']
+    assert row["version"].startswith("logsparse ")
+    assert all(row.values())
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["waves.csv"]
+
+
+def test_only_what_is_not_recorded_is_still_to_be_run(tmp_path: Path) -> None:
+    runs = [Run("waves", f"t0={t0}", "a", seed) for t0 in (24, 96) for seed in (0, 1)]
+    assert missing(tmp_path, runs) == runs
+    record(tmp_path, runs[1], FACTS)
+    record(tmp_path, runs[2], FACTS)
+    assert missing(tmp_path, runs) == [runs[0], runs[3]]
+    assert len(rows(tmp_path, "waves")) == 2
+
+
+def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path) -> None:
+    (tmp_path / "waves.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match=r"must hold whole rows of task, case, .* Got other columns"):
+        record(tmp_path, Run("waves", "x", "a"), FACTS)
+    assert (tmp_path / "waves.csv").read_text() == "a,b\n1,2\n"
+
+
+def test_a_row_that_was_cut_is_refused(tmp_path: Path) -> None:
+    record(tmp_path, Run("waves", "x", "a"), FACTS)
+    path = tmp_path / "waves.csv"
+    path.write_text(path.read_text()[:-30])
+    with pytest.raises(DataError, match="a row that was cut"):
+        rows(tmp_path, "waves")
+
+
+def test_checkpoints_of_different_runs_have_different_folders() -> None:
+    runs = [Run("waves", case, model, seed) for case in ("t0=24", "t0=2") for model in ("a", "b") for seed in (0, 1)]
+    assert len({run.folder for run in runs}) == len(runs)
