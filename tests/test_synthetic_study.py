@@ -59,4 +59,5 @@ def test_the_figure_has_a_line_for_each_model_and_the_floor_of_the_noise() -> No
     rows = [row(t0, model, t0 / 1000) for t0 in (24, 96) for model in ("transformer", "deepar-200")]
     (axes,) = synthetic.figure(rows).axes
     assert [line.get_label() for line in axes.get_lines()] == ["transformer", "deepar-200", "the noise alone"]
-    np.testing.assert_allclose(axes.get_lines()[0].get_xydata(), [[24, 0.024], [96, 0.096]])
+    found = np.asarray(axes.get_lines()[0].get_xydata(), float)
+    np.testing.assert_allclose(found, [[24, 0.024], [96, 0.096]])
