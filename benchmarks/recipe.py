@@ -1,0 +1,128 @@
+"""A change of the default recipe on one set -> validation NLL, R0.5, R0.9, wQL, coverage, minutes: a row of recipe.csv.
+
+    LOGSPARSE_DATA=folder python benchmarks/recipe.py solar --set model.width=64 --why "wider"
+
+The test span stays closed: what is scored are as many rolling windows just before it, and training ends before these.
+`--test` opens it; every such look is a numbered row in docs/LOG.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+
+import logsparse as ls
+from logsparse.commands.settings import Changes
+from logsparse.data.clock import clock_time
+from logsparse.data.frame import to_panel
+from logsparse.data.panel import Panel
+from logsparse.defaults import recommend
+from logsparse.tasks.ledger import machine
+from machine import RESULTS
+
+TABLE = RESULTS / "recipe.csv"
+COLUMNS = ("set", "span", "change", "why", "seed", "nll", "R0.5", "R0.9", "wql", "coverage_80", "minutes", "steps",
+           "parameters", "threads", "version", "machine", "time")  # fmt: skip
+LEVELS = tuple(round(0.1 * n, 1) for n in range(1, 10))
+
+
+@dataclass(frozen=True)
+class Task:
+    """Rolling windows at the end of a set."""
+
+    file: str
+    horizon: int
+    windows: int
+    until: str | None = None
+
+
+TASKS = {
+    "m4": Task("m4_hourly", 48, 1),
+    "solar": Task("solar_hourly", 24, 7, "2006-08-31T23:00"),
+    "traffic": Task("traffic_c20_hourly", 24, 7),
+    "etth1": Task("etth1", 24, 7),
+    "solar10": Task("solar_10min", 144, 7),
+}
+
+
+def panel_of(task: Task, span: str) -> Panel:
+    """The set up to the end of its test span, or of the validation windows before it."""
+    whole = to_panel(Path(os.environ["LOGSPARSE_DATA"]) / f"{task.file}.parquet")
+    if task.until is not None:
+        whole = whole.until(clock_time(whole, task.until))
+    return whole if span == "test" else whole.cut(whole.lengths - task.horizon * task.windows)
+
+
+def scores(results: pl.DataFrame, task: Task) -> dict[str, float]:
+    """Coverage of solar counts the hours of the day at which the sun shone within the week before."""
+    found: dict[str, float] = ls.score(results).row(0, named=True)
+    if task.file.startswith("solar"):
+        bright = results.filter(pl.col("y") > 0).select(pl.col("ds").dt.time().alias("time")).unique()
+        day = results.with_columns(time=pl.col("ds").dt.time()).join(bright, on="time", how="semi").drop("time")
+        found["coverage_80"] = ls.score(day)["coverage_80"].item()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task", choices=TASKS)
+    parser.add_argument("--set", dest="changes", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--context", type=int, default=None)
+    parser.add_argument("--minutes", type=float, default=None)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--samples", type=int, default=50)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--why", default="")
+    parser.add_argument("--test", action="store_true")
+    asked = parser.parse_args()
+    torch.set_num_threads(asked.threads)
+    task, span = TASKS[asked.task], "test" if asked.test else "validation"
+    panel = panel_of(task, span)
+    history = panel.cut(panel.lengths - task.horizon * task.windows)
+    config = Changes.read(asked.changes).apply(recommend(history, task.horizon, asked.context))
+    if asked.minutes is not None:
+        config = replace(config, train=replace(config.train, minutes=asked.minutes))
+    model = ls.LogSparse(task.horizon, config=config, seed=asked.seed, samples=asked.samples)
+    model.fit(history)
+    found = scores(ls.backtest(model, panel, windows=task.windows, quantiles=LEVELS), task)
+    story = model.story_
+    change = [*asked.changes, *([f"context={asked.context}"] if asked.context else [])]
+    row: dict[str, Any] = {
+        "set": asked.task,
+        "span": span,
+        "change": json.dumps(change),
+        "why": asked.why,
+        "seed": asked.seed,
+        "nll": story.best,
+        **{name: found[name] for name in ("R0.5", "R0.9", "wql", "coverage_80")},
+        "minutes": story.seconds / 60,
+        "steps": int(story.rows[-1]["step"]),
+        "parameters": int(np.sum([weight.numel() for weight in model.network_.parameters()])),
+        "threads": asked.threads,
+        "version": f"logsparse {version('logsparse')}",
+        "machine": machine(),
+        "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}",
+    }
+    shown = {name: f"{value:.5g}" if isinstance(value, float) else value for name, value in row.items()}
+    new = not TABLE.exists()
+    with TABLE.open("a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(shown)
+    print({name: shown[name] for name in COLUMNS[:12]})
+
+
+if __name__ == "__main__":
+    main()
