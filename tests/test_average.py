@@ -21,16 +21,27 @@ def walk(model: nn.Module, seed: int) -> Tensor:
     return next(model.parameters()).detach().clone()
 
 
-def test_the_average_weighs_each_step_by_its_age_and_forgets_the_start() -> None:
-    model = nn.Linear(3, 2).double()
-    average = WeightAverage(model, decay=0.9)
-    seen: list[Tensor] = []
-    for step in range(6):
-        seen.append(walk(model, step))
+def weight_of_age(decay: float, steps: int, age: int) -> float:
+    """How much the weights of that age count, found by a step that stands out."""
+    model = nn.Linear(1, 1, bias=False).double()
+    average = WeightAverage(model, decay)
+    for step in range(steps):
+        with torch.no_grad():
+            model.weight.fill_(float(step == steps - 1 - age))
         average.update()
-        shares = torch.tensor([0.9 ** (step - at) for at in range(step + 1)]).double()
-        want = sum(share * weight for share, weight in zip(shares / shares.sum(), seen, strict=True))
-        torch.testing.assert_close(average.average["weight"], torch.as_tensor(want))
+    return average.average["weight"].item()
+
+
+def test_each_step_back_counts_less_by_the_decay() -> None:
+    shares = [weight_of_age(0.9, 2000, age) for age in range(5)]
+    assert shares == pytest.approx([0.1 * 0.9**age for age in range(5)])
+
+
+def test_early_on_only_the_last_tenth_of_the_steps_counts() -> None:
+    recent = sum(weight_of_age(0.999, 40, age) for age in range(12))
+    assert recent > 0.95
+    assert weight_of_age(0.999, 40, 39) < 1e-4
+    assert weight_of_age(0.999, 2000, 0) < 0.01
 
 
 def test_after_one_update_the_average_is_the_weights_themselves() -> None:

@@ -80,3 +80,12 @@ def test_a_mistake_is_one_line_and_writes_nothing(
     before = sorted(place.rglob("*"))
     assert text in refusal("predict", *words)
     assert sorted(place.rglob("*")) == before
+
+
+def test_a_forecast_is_never_written_over_what_it_is_made_from(place: Path) -> None:
+    data = place / "hours.csv"
+    before = data.read_bytes()
+    for out in (data, place / "model" / "x.csv"):
+        assert "written beside what it is made from" in refusal("predict", place / "model", data, "-o", out)
+    assert data.read_bytes() == before
+    assert not (place / "model" / "x.csv").exists()

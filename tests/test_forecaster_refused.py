@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -22,6 +23,7 @@ from test_forecaster import frame, quick
         ({"minutes": 0}, "minutes must be a number above 0. Got 0"),
         ({"minutes": "two"}, "minutes must be a number above 0. Got 'two'"),
         ({"device": "abacus"}, "device must be one that torch can use here. Got 'abacus'"),
+        ({"device": None}, "device must be one that torch can use here. Got None"),
         ({"seed": -1}, "seed must be at least 0. Got -1"),
         ({"seed": 2**70}, "seed must be at most"),
         ({"config": {"context": 24}}, "config must be a logsparse.config.Config. Got {'context': 24}. Hint: take one"),
@@ -64,9 +66,31 @@ def test_a_covariate_without_values() -> None:
         quick().fit(frame().with_columns(price=pl.lit(None, pl.Float32)), covariates=["price"])
 
 
-def test_new_data_of_another_step() -> None:
+def test_new_data_of_another_step_by_a_saved_model_too(tmp_path: Path) -> None:
     model = quick().fit(frame())
+    model.save(tmp_path / "model")
     slower = frame().gather_every(2)
-    for call in (model.predict, model.fine_tune):
+    for call in (model.predict, model.fine_tune, ls.load(tmp_path / "model").predict):
         with pytest.raises(ls.DataError, match=r"New data must have the step that was fitted. Got steps of 2h after h"):
             call(slower)
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"horizon": 12}, "verbose can be changed on loading. Got horizon=12. Hint: fit again for another one."),
+        ({"context": 3}, "Got context=3. Hint: fit again"),
+        ({"sample": 1}, "Got sample=1. Hint: did you mean 'samples'?"),
+        ({"samples": 0}, "samples must be at least 1. Got 0."),
+    ],
+)
+def test_changes_on_loading_that_cannot_be(changed: dict[str, Any], text: str, tmp_path: Path) -> None:
+    quick().fit(frame()).save(tmp_path / "model")
+    with pytest.raises(ls.ConfigError) as caught:
+        ls.load(tmp_path / "model", **changed)
+    assert text in str(caught.value)
+
+
+def test_a_path_that_is_none() -> None:
+    with pytest.raises(ls.ConfigError, match=r"A model is loaded from the path of its folder. Got None."):
+        ls.load(None)  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ ORDER = [
     "model.decode", "model.sample", "model.attending",
     "train.optim", "train.average", "train.sealed", "train.checkpoint",
     "train.distributed", "train.batches", "train.loop",
-    "folder", "forecast", "attended", "forecaster",
+    "folder", "levels", "forecast", "attended", "forecaster",
     "baselines", "baselines.naive", "baselines.deepar", "baselines.estimate", "baselines.workers",
     "baselines.classical", "baselines.factorise", "baselines.trmf", "saved",
     "backtesting", "metrics",

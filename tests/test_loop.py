@@ -116,6 +116,13 @@ def test_a_long_epoch_is_looked_at_on_the_way_and_patience_counts_epochs() -> No
     assert story.ended == "no better for 3 looks"
 
 
+def test_the_last_line_of_the_progress_tells_the_best_loss(capsys: pytest.CaptureFixture[str]) -> None:
+    run = training(epochs=1, steps_per_epoch=5, look_every=4)
+    run.verbose = True
+    best = run.run().best
+    assert capsys.readouterr().err.rstrip().endswith(f"best {best:.4g}")
+
+
 def test_a_time_budget_ends_training() -> None:
     run = training(epochs=10_000, patience=None, minutes=0.03)
     began = time.monotonic()

@@ -19,7 +19,8 @@ from logsparse.data.panel import Panel
 from logsparse.data.table import give
 from logsparse.data.times import When
 from logsparse.errors import ConfigError, DataError
-from logsparse.forecast import Forecast, Forecaster, Levels
+from logsparse.forecast import Forecast, Forecaster
+from logsparse.levels import Levels
 
 
 def backtest(

@@ -52,7 +52,8 @@ def main() -> None:
         typer.echo(f"logsparse: {error}", err=True)
         sys.exit(2)
     except typer.TyperException as error:
-        typer.echo(f"logsparse: {_told(error)}", err=True)
+        if error.format_message().strip():
+            typer.echo(f"logsparse: {_told(error)}", err=True)
         sys.exit(2)
     except OSError as error:
         typer.echo(f"logsparse: {error}", err=True)
@@ -68,4 +69,4 @@ def _told(error: typer.TyperException) -> str:
     """In the words of our own errors; a mistyped option gets the nearest one."""
     if near := getattr(error, "possibilities", None):
         return f"{error.message}. Hint: did you mean '{near[0]}'?"
-    return f"{error.format_message()} Hint: see `logsparse --help`."
+    return f"{error.format_message().rstrip('.')}. Hint: see `logsparse --help`."

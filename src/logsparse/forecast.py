@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
@@ -23,14 +22,12 @@ from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.table import give
 from logsparse.data.times import When
 from logsparse.errors import ConfigError, DataError, NotFittedError, StepUnknownError
+from logsparse.levels import LEVELS, Levels, check_levels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from logsparse.folder import ModelFolder
-
-Levels = Sequence[float] | NDArray[np.floating[Any]]
-LEVELS: Levels = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,34 +111,14 @@ class Evidence:
     attention: Figure | None = None
 
 
-def check_levels(levels: Levels) -> tuple[float, ...]:
-    """Quantile levels in rising order, each once."""
-    try:
-        found = sorted({float(level) for level in levels})
-    except (TypeError, ValueError):  # one number, or text
-        found = []
-    if not found or not all(0 < level < 1 for level in found):
-        raise ConfigError(
-            "Quantiles must be a list of levels between 0 and 1, both excluded.",
-            got=f"{levels}",
-            hint="write quantiles=[0.1, 0.5, 0.9].",
-        )
-    for low, high in pairwise(found):
-        if f"{low:g}" == f"{high:g}":
-            raise ConfigError(
-                "Quantiles must differ in their first six digits, which name their columns.",
-                got=f"{low!r} and {high!r}",
-                hint="leave one of them out.",
-            )
-    return tuple(found)
-
-
 class Forecaster(ABC):
     """`fit` then `predict`; a subclass stores its settings in `__init__` and says how a panel is learned and forecast.
 
     What is learned ends in `_`. A second `fit` forgets the first.
     """
 
+    changeable: ClassVar[tuple[str, ...]] = ()
+    """Settings that say how and not what, and may be others after loading."""
     point_only: ClassVar[bool] = False
     """Whether one value a step is all it says: its quantiles are the median alone."""
 
@@ -239,9 +216,11 @@ class Forecaster(ABC):
         facts, values = keep(self.panel_, self._remembered() if history else 1)
         learned, arrays = self._state()
         columns = {name: list(x) if isinstance(x, (list, tuple)) else x for name, x in self.columns_.items()}
+        # A step that was inferred stays inferred, so that later data of another step are refused and not squeezed.
+        freq = {"freq": facts["freq"]} if columns.get("freq") is not None else {}
         written = ModelFolder(
             kind=type(self).__name__,
-            config={"settings": self.settings(), "columns": {**columns, "freq": facts["freq"]}},
+            config={"settings": self.settings(), "columns": {**columns, **freq}},
             series={"panel": facts, "learned": learned},
             weights=as_tensors(arrays),
             history=as_tensors(values) if history else None,
@@ -253,7 +232,18 @@ class Forecaster(ABC):
         """A forecaster as it was when it was saved, but for settings to be changed."""
         from logsparse.folder import as_arrays
 
-        self = cls(**{**cls.read_settings(written.config["settings"]), **changed})
+        settings = cls.read_settings(written.config["settings"])
+        for name, value in changed.items():
+            if name not in cls.changeable:
+                free = ", ".join(cls.changeable) or "nothing"
+                raise ConfigError(
+                    f"Of a saved {cls.__name__} {free} can be changed on loading.",
+                    got=f"{name}={value!r}",
+                    hint="fit again for another one."
+                    if name in settings
+                    else suggest(name, cls.changeable, "leave it out."),
+                )
+        self = cls(**{**settings, **changed})
         self.check()
         facts = written.series["panel"]
         nothing = {"values": np.full(sum(facts["lengths"]), np.nan, np.float32)}

@@ -60,6 +60,7 @@ class LogSparse(Forecaster):
     `minutes` bounds the training of each seed, `samples` is the number of sample paths a forecast draws.
     """
 
+    changeable = ("seed", "device", "minutes", "samples", "verbose")
     config_: Config
     known_: Known
     features_: Features

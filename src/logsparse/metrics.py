@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from logsparse.checks import suggest
 from logsparse.data.columns import CUTOFF, ID, SCALE, TARGET, TIME, refuse_doubles
 from logsparse.data.table import give, take
 from logsparse.errors import ConfigError, DataError
@@ -44,7 +45,7 @@ def score(results: Any, *, by: str | None = None) -> Any:
         raise ConfigError(
             "by must be None, 'unique_id', 'step' or 'cutoff'.",
             got=repr(by),
-            hint="leave it out for one row over everything.",
+            hint=suggest(by, [name for name in NEEDS if name], "leave it out for one row over everything."),
         )
     table, library = take(results, ids=ID)
     return give(_score(table, by), library)

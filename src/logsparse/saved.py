@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from logsparse.baselines import NAMES
-from logsparse.errors import DataError
+from logsparse.errors import ConfigError, DataError
 from logsparse.forecast import Forecaster
 
 _HOMES = {home.partition(":")[2]: home.partition(":")[0] for home in NAMES.values()}
@@ -17,7 +17,7 @@ def load(path: str | Path, **changed: Any) -> Forecaster:
     """What `save` wrote, ready to forecast; settings such as device="cpu" or samples=500 may be changed on the way."""
     from logsparse.folder import read
 
-    written = read(path)
+    written = read(_as_path(path))
     if written.kind not in _HOMES:
         raise DataError(
             f"A saved model must be of a kind that this logsparse knows: {', '.join(sorted(_HOMES))}.",
@@ -33,3 +33,11 @@ def load(path: str | Path, **changed: Any) -> Forecaster:
             got=f"{type(error).__name__}: {error}",
             hint="save the model again.",
         ) from error
+
+
+def _as_path(path: Any) -> Path:
+    if not isinstance(path, (str, Path)):
+        raise ConfigError(
+            "A model is loaded from the path of its folder.", got=f"{path!r}", hint='write load("model").'
+        )
+    return Path(path)

@@ -27,7 +27,7 @@ def named(name: str, horizon: int) -> Forecaster:
         raise ConfigError(
             f"A model must be one of: {', '.join(NAMES)}.",
             got=repr(name),
-            hint=suggest(name, NAMES, "check the spelling."),
+            hint=suggest(name, NAMES, "or the path of a saved model's folder; check the spelling."),
         )
     module, _, attribute = NAMES[name].partition(":")
     forecaster: Forecaster = getattr(import_module(module), attribute)(horizon)

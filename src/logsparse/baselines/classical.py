@@ -42,6 +42,7 @@ class _Classical(Forecaster):
     A series that cannot be estimated is forecast by seasonal naive: a log line says so, `failed_` has the reasons.
     """
 
+    changeable = ("processes", "verbose")
     kind: ClassVar[Kind]
 
     def __init__(

@@ -36,6 +36,7 @@ class Trmf(Forecaster):
     cover the same span; holes are fine.
     """
 
+    changeable = ("verbose",)
     point_only = True
 
     lags_: list[int]

@@ -22,10 +22,11 @@ def predict(
     """Forecast the steps after the end of DATA, or of the data that MODEL was fitted on."""
     from logsparse.data.columns import TIME
     from logsparse.errors import ConfigError
-    from logsparse.forecast import check_levels
+    from logsparse.levels import check_levels
     from logsparse.saved import load
 
     check_out(out)
+    _check_apart(out, model, data, future)
     asked = None if quantiles is None else check_levels(_levels(quantiles))
     forecaster = load(model)
     levels = forecaster.check_quantiles(asked)
@@ -43,6 +44,19 @@ def predict(
         ("columns", ", ".join(table.columns)),
     ]
     print_rows(rows)
+
+
+def _check_apart(out: Path, model: Path, data: Path | None, future: Path | None) -> None:
+    """A forecast takes the place of nothing that it was made from."""
+    from logsparse.errors import ConfigError
+
+    place = out.resolve()
+    if place in [path.resolve() for path in (data, future) if path] or model.resolve() in place.parents:
+        raise ConfigError(
+            "A forecast is written beside what it is made from, not over it or into it.",
+            got=str(out),
+            hint="give another name with -o.",
+        )
 
 
 def _levels(text: str) -> list[float]:

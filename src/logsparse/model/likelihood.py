@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
+from logsparse.checks import suggest
 from logsparse.errors import ConfigError, DataError
 from logsparse.model.inverse_cdf import negative_binomial_quantile, student_t_quantile
 
@@ -246,6 +247,6 @@ def likelihood(name: str) -> Likelihood:
         raise ConfigError(
             "The likelihood must be a known one.",
             got=f'"{name}"',
-            hint=f"choose one of {', '.join(LIKELIHOODS)}.",
+            hint=suggest(name, LIKELIHOODS, f"choose one of {', '.join(LIKELIHOODS)}."),
         )
     return LIKELIHOODS[name]

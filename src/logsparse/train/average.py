@@ -11,9 +11,14 @@ from torch import nn
 from logsparse.errors import ConfigError, DataError
 from logsparse.train.optim import State
 
+_TENTH = 10
+
 
 class WeightAverage:
-    """Debiased: the start value has no part in it, and after one update it is the weights themselves."""
+    """After one update it is the weights themselves; early on it reaches back over a tenth of the steps only.
+
+    So the start has no part in it, and weights of a short run are not those of its beginning.
+    """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         if not 0 <= decay < 1:
@@ -29,8 +34,7 @@ class WeightAverage:
     @torch.no_grad()
     def update(self) -> None:
         self.updates += 1
-        # The share of the newest weights in sum(decay^age * weights) / sum(decay^age).
-        share = (1 - self.decay) / (1 - self.decay**self.updates)
+        share = max(1 - self.decay, _TENTH / (self.updates + _TENTH - 1))
         for name, weight in self._weights.items():
             self.average[name].lerp_(weight, share)
 

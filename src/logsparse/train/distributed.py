@@ -90,8 +90,9 @@ def device_named(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, TypeError) as error:
+        usable = "'auto', 'cpu' or 'cuda'" if torch.cuda.is_available() else "'auto' or 'cpu'"
         raise ConfigError(
-            "device must be one that torch can use here.", got=repr(name), hint="use 'auto', 'cpu' or 'cuda'."
+            "device must be one that torch can use here.", got=repr(name), hint=f"use {usable}."
         ) from error
     return device

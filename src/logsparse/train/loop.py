@@ -97,13 +97,14 @@ class Training:
                         self.story.ended = f"{self.train.minutes:g} minutes are over"
                         break
                     loss = self.learn()
-                    progress.step(nll=loss, best=self.stopping.best or math.nan)
                     if self.step % every == 0:
                         self.look(loss)
+                    progress.step(nll=loss, **self._best())
             except KeyboardInterrupt:
                 self.story.ended = INTERRUPTED
             if self.step % every and self.step:
                 self.look(loss)
+                progress.step(0, nll=loss, **self._best())
         if self.stopping.stop and self.step < self.steps:
             self.story.ended = f"no better for {self.stopping.patience} looks"
         self.story.seconds = time.monotonic() - began
@@ -156,6 +157,9 @@ class Training:
         mean = float(total / count.clamp(min=1))
         # An outlier among the validation windows can be beyond all numbers: that is bad, but no reason to stop.
         return mean if math.isfinite(mean) else _WORST
+
+    def _best(self) -> dict[str, float]:
+        return {} if self.story.best is None else {"best": self.story.best}
 
     def _share_of_time(self) -> float:
         return 0.0 if self.train.minutes is None else self.story.seconds / (60 * self.train.minutes)
@@ -213,7 +217,7 @@ def best_of(make: Callable[[int], Training], seeds: Sequence[int]) -> Training:
     for seed in seeds:
         run = make(seed)
         story = run.run()
-        if best is None or (story.best or math.inf) < (best.story.best or math.inf):
+        if best is None or _worth(story) < _worth(best.story):
             best = run
         if story.ended == INTERRUPTED:
             break
@@ -231,6 +235,10 @@ def nll_sum(
     # Missing targets are 0 in a batch: inside every family's support, and masked here.
     log_density_BL = family.distribution(raw_BLP, batch.scale_B[:, None]).log_density(batch.values_BL[:, begin:])
     return -torch.where(observed_BL, log_density_BL, 0).sum(), observed_BL.sum()
+
+
+def _worth(story: Story) -> float:
+    return math.inf if story.best is None else story.best
 
 
 def _decay(train: TrainConfig) -> float | None:
