@@ -168,7 +168,7 @@ def test_a_real_interrupt_ends_with_130_and_a_model() -> None:
         (["hours.csv", "--horizon", 0], "horizon must be at least 1. Got 0."),
         (["hours.csv", "--horizon", 6, "--context", 0], "context must be at least 1. Got 0."),
         (["hours.csv", "--horizon", 6, "--minutes", 0], "minutes must be a number above 0. Got 0.0."),
-        (["hours.csv", "--horizon", 6, "--device", "gpu"], "Got 'gpu'. Hint: use 'auto'."),
+        (["hours.csv", "--horizon", 6, "--device", "gpu"], "Got 'gpu'. Hint: use 'auto'"),
         (["hours.csv", "--horizon", 6, "--preset", "solr"], "Got 'solr'. Hint: did you mean 'solar'?"),
         (["hours.csv", "--horizon", 6, "--set", "train.lrr=1"], "Hint: did you mean 'train.lr'?"),
         (["hours.csv", "--horizon", 6, "--contxt", 3], "No such option: --contxt. Hint: did you mean '--context'?"),

@@ -99,7 +99,7 @@ class Training:
                     loss = self.learn()
                     if self.step % every == 0:
                         self.look(loss)
-                    progress.step(nll=loss, **self._best())
+                    progress.step(1, nll=loss, **self._best())
             except KeyboardInterrupt:
                 self.story.ended = INTERRUPTED
             if self.step % every and self.step:
