@@ -93,6 +93,7 @@ def ours(name: str, minutes: float, rounds: int) -> list[dict[str, Any]]:
     def plain(method: str, few: int) -> Any:
         batch = windows(np.arange(few), history.lengths[:few])
         uniform = draws(0, series_keys(history.ids[:few]), PATHS, HORIZON)
+        assert isinstance(model.network_, Transformer)
         return decode_plainly(model.network_, batch, uniform, method)
 
     cached("ancestral", 2)  # what is done once is done

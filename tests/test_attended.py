@@ -100,6 +100,7 @@ def test_the_horizon_holds_the_mean_path(model: ls.LogSparse) -> None:
     batch = windows(np.array([0]), model.panel_.lengths[[0]])
     # With a scale of next to nothing, the samples around the mean path are the mean path.
     middle = torch.full((1, 1, HORIZON), 0.5)
+    assert isinstance(model.network_, Transformer)
     drawn = decode_plainly(model.network_, batch, middle, "mean-path")[0, 0].numpy()
     np.testing.assert_allclose(model.attention().values[CONTEXT:], drawn, rtol=1e-4)
 

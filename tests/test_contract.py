@@ -34,10 +34,11 @@ def network(kind: type[ls.LogSparse], horizon: int) -> Forecaster:
 # A forecaster whose usual settings take long gets smaller ones here: name -> horizon -> forecaster.
 SMALL: dict[str, Callable[[int], Forecaster]] = {
     "deepar": lambda horizon: network(ls.DeepAR, horizon),
+    "deepstate": lambda horizon: network(ls.DeepState, horizon),
     "logsparse": lambda horizon: network(ls.LogSparse, horizon),
 }
 # Hardly trained by these settings: what they forecast is not judged. They need windows to learn from.
-NETWORKS = {"deepar", "logsparse"}
+NETWORKS = {"deepar", "deepstate", "logsparse"}
 # Together its series are one matrix: they must cover one span, and new ones cannot be forecast.
 MATRIX = {"trmf"}
 # What every forecaster has learned: the data, and how to read their columns.

@@ -51,7 +51,7 @@ def test_training_lowers_the_validation_loss() -> None:
 def test_the_loss_is_the_mean_negative_log_density_of_the_observed_targets() -> None:
     run = training()
     batch = run.draws(0)
-    total, count = nll_sum(run.network, run.network.likelihood, batch, "all")
+    total, count = nll_sum(run.network, run.network, batch, "all")
     raw = run.network(batch).detach().double()
     scale_B1 = batch.scale_B[:, None].double()
     mean, deviation = raw[..., 0] * scale_B1, (softplus(raw[..., 1]) + 1e-6) * scale_B1
@@ -65,7 +65,7 @@ def test_the_loss_is_the_mean_negative_log_density_of_the_observed_targets() -> 
 def test_the_loss_may_count_the_horizon_only() -> None:
     run = training()
     batch = run.draws(0)
-    _, count = nll_sum(run.network, run.network.likelihood, batch, "horizon")
+    _, count = nll_sum(run.network, run.network, batch, "horizon")
     assert count == batch.observed_BL[:, batch.context :].sum()
 
 
@@ -77,7 +77,7 @@ def test_missing_targets_do_not_touch_the_gradients() -> None:
     gradients = []
     for windows in (batch, poisoned):
         run.network.zero_grad()
-        torch.autograd.backward(nll_sum(run.network, run.network.likelihood, windows, "all")[0])
+        torch.autograd.backward(nll_sum(run.network, run.network, windows, "all")[0])
         gradients.append([weight.grad.clone() for weight in run.network.parameters() if weight.grad is not None])
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from logsparse.backtesting import backtest
     from logsparse.baselines.classical import AutoArima, AutoEts
     from logsparse.baselines.deepar import DeepAR
+    from logsparse.baselines.deepstate import DeepState
     from logsparse.baselines.naive import SeasonalNaive
     from logsparse.baselines.trmf import Trmf
     from logsparse.data.frame import to_panel
@@ -29,6 +30,7 @@ _HOMES = {
     "AutoArima": "baselines.classical",
     "AutoEts": "baselines.classical",
     "DeepAR": "baselines.deepar",
+    "DeepState": "baselines.deepstate",
     "SeasonalNaive": "baselines.naive",
     "Trmf": "baselines.trmf",
     "to_panel": "data.frame",
@@ -53,6 +55,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "DeepAR",
+    "DeepState",
     "Evidence",
     "Forecast",
     "Forecaster",

@@ -85,7 +85,7 @@ class Attention:
 
 
 def attention_of(
-    network: Network[Any], windows: Windows, *, series: SeriesId | None, layer: int, head: int | None, step: int | None
+    network: Network, windows: Windows, *, series: SeriesId | None, layer: int, head: int | None, step: int | None
 ) -> Attention:
     """Of the last window of one series (the first unless named); of one head, or the mean over all."""
     if not isinstance(network, Transformer):

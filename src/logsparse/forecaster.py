@@ -64,7 +64,7 @@ class LogSparse(Forecaster):
     config_: Config
     known_: Known
     features_: Features
-    network_: Network[Any]
+    network_: Network
     story_: Story
     _folder: Path | None = None
     _validation: Panel | None = None
@@ -156,7 +156,7 @@ class LogSparse(Forecaster):
         config, self.known_, data = self._prepared(panel)
         self.config_, self.features_ = config, data.features
 
-        def fresh(seed: int) -> Network[Any]:
+        def fresh(seed: int) -> Network:
             network = self._network(config, len(data.features), self.known_)
             network.initialise(torch.Generator().manual_seed(seed))
             return network
@@ -178,7 +178,7 @@ class LogSparse(Forecaster):
         """The settings that follow from the data."""
         return recommend(panel, self.horizon, self.context)
 
-    def _network(self, config: Config, features: int, known: Known) -> Network[Any]:
+    def _network(self, config: Config, features: int, known: Known) -> Network:
         """The network of these settings; a model that differs in the network only overrides this."""
         static = [len(found) for found in known.categories.values()]
         return Transformer(config.model, length=config.length, features=features, series=len(known.ids), static=static)

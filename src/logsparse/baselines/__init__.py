@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 NAMES = {
     "arima": "logsparse.baselines.classical:AutoArima",
     "deepar": "logsparse.baselines.deepar:DeepAR",
+    "deepstate": "logsparse.baselines.deepstate:DeepState",
     "ets": "logsparse.baselines.classical:AutoEts",
     "logsparse": "logsparse.forecaster:LogSparse",
     "seasonal-naive": "logsparse.baselines.naive:SeasonalNaive",

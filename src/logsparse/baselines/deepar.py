@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from logsparse.config import Config
 from logsparse.data.known import Known
@@ -21,6 +20,6 @@ class DeepAR(LogSparse):
         advised = recommend(panel, self.horizon, self.context)
         return replace(advised, model=replace(advised.model, layers=3, width=40))
 
-    def _network(self, config: Config, features: int, known: Known) -> Network[Any]:
+    def _network(self, config: Config, features: int, known: Known) -> Network:
         static = [len(found) for found in known.categories.values()]
         return Recurrent(config.model, length=config.length, features=features, series=len(known.ids), static=static)

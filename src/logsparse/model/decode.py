@@ -1,4 +1,4 @@
-"""Network + Batch whose horizon is unknown -> sample paths, mean and quantiles of every step.
+"""Stepwise network + Batch whose horizon is unknown -> sample paths, mean and quantiles of every step.
 
 `ancestral` feeds each path's own samples back, so that paths are joint trajectories; `mean-path` feeds the mean back
 and draws around that one path, as the authors did. `decode` reads the history once and then one position a step;
@@ -8,20 +8,22 @@ and draws around that one path, as the authors did. `decode` reads the history o
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Generator, Tensor
 
+from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
 from logsparse.model.likelihood import Distribution
-from logsparse.model.network import Network
+from logsparse.model.network import Decoded, Network
 
-# B windows, N sample paths, M laws (one a path, or one for all), L positions, K lags, H horizon, Q quantile levels
+# B windows, N sample paths, M laws (one a path, or one for all), L positions, T positions read so far, I inputs,
+# K lags, H horizon, Q quantile levels
 
 METHODS = ("ancestral", "mean-path")
 
@@ -33,18 +35,56 @@ _POINTS, _POINTS_BEYOND = 400, 4
 _FEWEST_POINTS_A_PATH, _MOST_POINTS_A_PATH = 8, 64
 
 
-@dataclass(frozen=True)
-class Decoded:
-    """What was drawn, and what the laws along the paths say of each step."""
+Memory = TypeVar("Memory")
 
-    paths_BNH: Tensor
-    mean_BH: Tensor
-    quantiles_BQH: Tensor
+
+class Stepwise(Network, Generic[Memory]):
+    """What the paper's decoder and DeepAR share: lagged values go in too, and a forecast is made step by step."""
+
+    def __init__(
+        self, config: ModelConfig, *, length: int, features: int, series: int, static: Sequence[int] = ()
+    ) -> None:
+        super().__init__(config, length=length, features=features, series=series, static=static)
+        self.input_width += len(config.lags) * (2 if config.see_missing else 1)
+
+    @abstractmethod
+    def begin(self, inputs_BTI: Tensor, *, paths: int, steps: int) -> tuple[Tensor, Memory]:
+        """Read what all paths share; (B, P) of the last position read, and a memory for so many steps of each path."""
+
+    @abstractmethod
+    def advance(self, inputs_BNI: Tensor, memory: Memory) -> Tensor:
+        """Read one more position of every path: (B, N, P)."""
+
+    def forecast(self, batch: Batch, uniform_BNH: Tensor, levels: Sequence[float], method: str) -> Decoded:
+        """By `decode`."""
+        return decode(self, batch, uniform_BNH, levels, method)
+
+    def paths_read(self, paths: int, method: str) -> int:
+        """Every path that is fed its own samples; only one is fed the mean."""
+        return paths if method == "ancestral" else 1
+
+    def inputs(self, batch: Batch, generator: Generator | None = None) -> Tensor:
+        """(B, L, I): scaled lags, whether they were seen, covariates, embeddings."""
+        parts = [batch.lagged_BLK / batch.scale_B[:, None, None]]
+        if self.config.see_missing:
+            parts.append(batch.lag_observed_BLK.to(parts[0].dtype))
+        return torch.cat([*parts, batch.features_BLF, self.embeddings(batch, generator)], dim=-1)
+
+    def inputs_at(self, position: int, shared_BLI: Tensor, fed_BNH: Tensor, context: int) -> Tensor:
+        """(B, N, I): inputs after the forecast start, where near lags are a path's own scaled values."""
+        inputs_BNI = shared_BLI[:, position, None].repeat(1, fed_BNH.shape[1], 1)
+        lags = self.config.lags
+        for k, lag in enumerate(lags):
+            if position - lag >= context:
+                inputs_BNI[..., k] = fed_BNH[..., position - lag - context]
+                if self.config.see_missing:
+                    inputs_BNI[..., len(lags) + k] = 1
+        return inputs_BNI
 
 
 @torch.no_grad()
 def decode(
-    network: Network[Any], batch: Batch, uniform_BNH: Tensor, levels: Sequence[float], method: str = "ancestral"
+    network: Stepwise[Any], batch: Batch, uniform_BNH: Tensor, levels: Sequence[float], method: str = "ancestral"
 ) -> Decoded:
     """Paths from uniform draws in (0, 1), one for each window, path and step.
 
@@ -95,7 +135,7 @@ def mixture_quantiles(law: Distribution, levels: Sequence[float]) -> Tensor:
 
 
 @torch.no_grad()
-def decode_plainly(network: Network[Any], batch: Batch, uniform_BNH: Tensor, method: str = "ancestral") -> Tensor:
+def decode_plainly(network: Stepwise[Any], batch: Batch, uniform_BNH: Tensor, method: str = "ancestral") -> Tensor:
     """(B, N, H) paths, one forward pass over all windows and paths a step."""
     size, paths, horizon = uniform_BNH.shape
     fed = _repeat(batch, paths if method == "ancestral" else 1)
@@ -111,7 +151,7 @@ def decode_plainly(network: Network[Any], batch: Batch, uniform_BNH: Tensor, met
 
 
 @torch.no_grad()
-def along_the_mean(network: Network[Any], batch: Batch) -> Batch:
+def along_the_mean(network: Stepwise[Any], batch: Batch) -> Batch:
     """The windows as the mean path goes through them: its values stand in the horizon and in every lag after them."""
     middle_B1H = torch.full((len(batch), 1, batch.horizon), 0.5, device=batch.scale_B.device)
     mean_BH = decode(network, batch, middle_B1H, (0.5,), "mean-path").mean_BH

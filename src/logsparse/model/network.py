@@ -1,14 +1,14 @@
-"""Batch -> what every network reads and how it is asked: inputs, a pass over whole windows, a pass step by step.
+"""Batch -> what every network is asked: raw parameters, the log-density of the targets under them, a forecast.
 
-`Network` holds what the paper's decoder and DeepAR share: lagged values, covariates and embeddings go in, raw
-parameters of a likelihood come out. The decoder knows this face only.
+`Network` holds what all share: the embeddings of positions, series and categories. Training knows this face only.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
@@ -17,15 +17,22 @@ from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
 from logsparse.model.likelihood import likelihood
 
-# B windows, N sample paths, L positions, T positions read so far, E embedding, I inputs, P parameters, C static columns
+# B windows, N sample paths, L positions, H horizon, E embedding, I inputs, P parameters, C static columns, Q levels
 
 UNKNOWN = 0
 """Row of an embedding for a series or a category that was not there in training."""
 
-Memory = TypeVar("Memory")
+
+@dataclass(frozen=True)
+class Decoded:
+    """What was drawn, and what is known of the law of each step."""
+
+    paths_BNH: Tensor
+    mean_BH: Tensor
+    quantiles_BQH: Tensor
 
 
-class Network(nn.Module, ABC, Generic[Memory]):
+class Network(nn.Module, ABC):
     """`length` positions, `features` covariates, `series` known series, `static`: categories of each static column."""
 
     has_positions: ClassVar[bool] = True
@@ -37,8 +44,7 @@ class Network(nn.Module, ABC, Generic[Memory]):
         super().__init__()
         self.config = config
         self.likelihood = likelihood(config.likelihood)
-        lag_inputs = len(config.lags) * (2 if config.see_missing else 1)
-        self.input_width = lag_inputs + features + config.embedding
+        self.input_width = features + config.embedding
         self.position = nn.Embedding(length, config.embedding) if self.has_positions else None
         self.series = nn.Embedding(series + 1, config.embedding) if config.embed_series else None
         self.static = nn.ModuleList(nn.Embedding(count + 1, config.embedding) for count in static)
@@ -47,13 +53,19 @@ class Network(nn.Module, ABC, Generic[Memory]):
     def forward(self, batch: Batch, generator: Generator | None = None) -> Tensor:
         """(B, L, P) raw parameters. Dropout is active when a generator is given, and only then."""
 
-    @abstractmethod
-    def begin(self, inputs_BTI: Tensor, *, paths: int, steps: int) -> tuple[Tensor, Memory]:
-        """Read what all paths share; (B, P) of the last position read, and a memory for so many steps of each path."""
+    def log_density(self, raw_BLP: Tensor, batch: Batch, begin: int = 0) -> Tensor:
+        """(B, L - begin): of each target from `begin` on, given those before it; one that is missing counts as 0."""
+        law = self.likelihood.distribution(raw_BLP[:, begin:], batch.scale_B[:, None])
+        # Missing targets are 0 in a batch: inside every family's support, and masked here.
+        return torch.where(batch.observed_BL[:, begin:], law.log_density(batch.values_BL[:, begin:]), 0)
 
     @abstractmethod
-    def advance(self, inputs_BNI: Tensor, memory: Memory) -> Tensor:
-        """Read one more position of every path: (B, N, P)."""
+    def forecast(self, batch: Batch, uniform_BNH: Tensor, levels: Sequence[float], method: str) -> Decoded:
+        """Of a batch whose horizon is unknown: paths from uniform draws in (0, 1), means and quantiles."""
+
+    @abstractmethod
+    def paths_read(self, paths: int, method: str) -> int:
+        """Of so many paths of a window, those that the network reads one by one."""
 
     @property
     @abstractmethod
@@ -64,25 +76,8 @@ class Network(nn.Module, ABC, Generic[Memory]):
     def initialise(self, generator: Generator) -> None:
         """Fresh weights."""
 
-    def inputs(self, batch: Batch, generator: Generator | None = None) -> Tensor:
-        """(B, L, I): scaled lags, whether they were seen, covariates, embeddings."""
-        parts = [batch.lagged_BLK / batch.scale_B[:, None, None]]
-        if self.config.see_missing:
-            parts.append(batch.lag_observed_BLK.to(parts[0].dtype))
-        return torch.cat([*parts, batch.features_BLF, self._embedding(batch, generator)], dim=-1)
-
-    def inputs_at(self, position: int, shared_BLI: Tensor, fed_BNH: Tensor, context: int) -> Tensor:
-        """(B, N, I): inputs after the forecast start, where near lags are a path's own scaled values."""
-        inputs_BNI = shared_BLI[:, position, None].repeat(1, fed_BNH.shape[1], 1)
-        lags = self.config.lags
-        for k, lag in enumerate(lags):
-            if position - lag >= context:
-                inputs_BNI[..., k] = fed_BNH[..., position - lag - context]
-                if self.config.see_missing:
-                    inputs_BNI[..., len(lags) + k] = 1
-        return inputs_BNI
-
-    def _embedding(self, batch: Batch, generator: Generator | None) -> Tensor:
+    def embeddings(self, batch: Batch, generator: Generator | None) -> Tensor:
+        """(B, L, E): of position, series and static categories, summed."""
         size, length = batch.values_BL.shape
         where_LE = batch.scale_B.new_zeros(length, self.config.embedding)
         if self.position is not None:
@@ -111,7 +106,7 @@ class Network(nn.Module, ABC, Generic[Memory]):
                 table.weight[UNKNOWN] = table.weight[1:].mean(0)
 
     @torch.no_grad()
-    def take_over(self, old: Network[Any]) -> None:
+    def take_over(self, old: Network) -> None:
         """The old one's weights; rows for series and categories that it did not have start as the unknown."""
         state = self.state_dict()
         for name, weight in old.state_dict().items():

@@ -9,7 +9,7 @@ from torch import Generator, Tensor, nn
 
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
-from logsparse.model.network import Network
+from logsparse.model.decode import Stepwise
 from logsparse.model.transformer import drop
 
 # B windows, N sample paths, L positions, T positions read, W hidden size, I inputs, P parameters of the likelihood
@@ -18,7 +18,7 @@ from logsparse.model.transformer import drop
 States = list[tuple[Tensor, Tensor]]
 
 
-class Recurrent(Network[States]):
+class Recurrent(Stepwise[States]):
     """`layers` of `width` cells; the state takes the place of position and context."""
 
     has_positions = False
@@ -28,9 +28,7 @@ class Recurrent(Network[States]):
     ) -> None:
         super().__init__(config, length=length, features=features, series=series, static=static)
         self.width = config.width or 40
-        sizes = [self.input_width, *[self.width] * (config.layers - 1)]
-        # One module a layer: the dropout between them takes its draws from our generator.
-        self.layers = nn.ModuleList(nn.LSTM(size, self.width, batch_first=True) for size in sizes)
+        self.layers = lstm_layers(self.input_width, self.width, config.layers)
         self.output = nn.Linear(self.width, len(self.likelihood.parameters))
 
     def forward(self, batch: Batch, generator: Generator | None = None) -> Tensor:
@@ -55,25 +53,44 @@ class Recurrent(Network[States]):
         """The states do not grow with the steps; counted as if each step kept one number of each cell."""
         return len(self.layers) * self.width
 
-    @torch.no_grad()
     def initialise(self, generator: Generator) -> None:
-        """Uniform within the root of the hidden size; embeddings N(0, .02); gates remember at first."""
-        bound = self.width**-0.5
-        for name, weight in self.named_parameters():
-            if name.startswith(("series", "static")):
-                weight.normal_(0, 0.02, generator=generator)
-            elif "bias_hh" in name or name == "output.bias":
-                weight.zero_()
-            elif "bias_ih" in name:
-                weight.zero_()[self.width : 2 * self.width] = 1
-            else:
-                weight.uniform_(-bound, bound, generator=generator)
+        """As every LSTM here."""
+        initialise_lstm(self, self.width, generator)
 
     def _read(self, x_BTI: Tensor, states: States | None, generator: Generator | None) -> tuple[Tensor, States]:
-        found: States = []
-        for number, layer in enumerate(self.layers):
-            x_BTI = drop(x_BTI, self.config.dropout, generator) if number else x_BTI
-            x_BTI, state = layer(x_BTI, states[number] if states else None)
-            found.append(state)
-        raw_BTP: Tensor = self.output(x_BTI)
+        x_BTW, found = read_layers(self.layers, x_BTI, states, self.config.dropout, generator)
+        raw_BTP: Tensor = self.output(x_BTW)
         return raw_BTP, found
+
+
+def lstm_layers(inputs: int, width: int, layers: int) -> nn.ModuleList:
+    """One module a layer: the dropout between them takes its draws from our generator."""
+    sizes = [inputs, *[width] * (layers - 1)]
+    return nn.ModuleList(nn.LSTM(size, width, batch_first=True) for size in sizes)
+
+
+def read_layers(
+    layers: nn.ModuleList, x_BTI: Tensor, states: States | None, dropout: float, generator: Generator | None
+) -> tuple[Tensor, States]:
+    """(B, T, W) of the last layer, and the states after the last position; without states, from the start."""
+    found: States = []
+    for number, layer in enumerate(layers):
+        x_BTI = drop(x_BTI, dropout, generator) if number else x_BTI
+        x_BTI, state = layer(x_BTI, states[number] if states else None)
+        found.append(state)
+    return x_BTI, found
+
+
+@torch.no_grad()
+def initialise_lstm(network: nn.Module, width: int, generator: Generator) -> None:
+    """Weights uniform within the root of the hidden size; embeddings N(0, .02); gates remember at first."""
+    bound = width**-0.5
+    for name, weight in network.named_parameters():
+        if name.startswith(("series", "static")):
+            weight.normal_(0, 0.02, generator=generator)
+        elif "bias_hh" in name or name == "output.bias":
+            weight.zero_()
+        elif "bias_ih" in name:
+            weight.zero_()[width : 2 * width] = 1
+        else:
+            weight.uniform_(-bound, bound, generator=generator)

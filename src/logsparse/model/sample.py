@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,8 +12,8 @@ import torch
 from logsparse.data.candidates import Pairs
 from logsparse.data.panel import Floats, SeriesId
 from logsparse.data.windows import Windows
-from logsparse.model.decode import Decoded, Keys, decode, draws
-from logsparse.model.network import Network
+from logsparse.model.decode import Keys, draws
+from logsparse.model.network import Decoded, Network
 
 # W windows, N sample paths, H horizon, Q quantile levels
 
@@ -46,7 +45,7 @@ class Sampling:
 
 
 def sample(
-    network: Network[Any], windows: Windows, pairs: Pairs, ask: Sampling, *, told: Callable[[int], None] | None = None
+    network: Network, windows: Windows, pairs: Pairs, ask: Sampling, *, told: Callable[[int], None] | None = None
 ) -> Sampled:
     """Each window by itself, whatever its neighbours: the work is split by memory only. `told` hears what is done."""
     horizon = windows.horizon
@@ -55,15 +54,14 @@ def sample(
         np.empty((len(pairs), len(ask.levels), horizon), np.float32),
         np.empty((len(pairs), ask.paths, horizon), np.float32) if ask.keep_paths else None,
     )
-    fed = ask.paths if ask.method == "ancestral" else 1
-    size, parts = _split(network, windows, fed)
+    size, parts = _split(network, windows, network.paths_read(ask.paths, ask.method))
     key_W = series_keys([windows.panel.ids[i] for i in pairs.series_B.tolist()])
     for begin in range(0, len(pairs), size):
         part = slice(begin, begin + size)
         batch = windows(pairs.series_B[part], pairs.start_B[part]).to(ask.device)
         uniform_BNH = draws(ask.seed, key_W[part], ask.paths, horizon).to(ask.device)
         decoded = _joined(
-            [decode(network, batch, u, ask.levels, ask.method) for u in uniform_BNH.tensor_split(parts, 1)]
+            [network.forecast(batch, u, ask.levels, ask.method) for u in uniform_BNH.tensor_split(parts, 1)]
         )
         found.mean_WH[part] = decoded.mean_BH.cpu().numpy()
         found.quantiles_WQH[part] = decoded.quantiles_BQH.cpu().numpy()
@@ -74,7 +72,7 @@ def sample(
     return found
 
 
-def _split(network: Network[Any], windows: Windows, paths: int) -> tuple[int, int]:
+def _split(network: Network, windows: Windows, paths: int) -> tuple[int, int]:
     """Windows decoded side by side, and parts into which the paths of one are split if they are too many for it."""
     bytes_a_path = 4 * network.memory_width * windows.horizon
     most = max(1, min(ROWS, BYTES // bytes_a_path))

@@ -19,7 +19,7 @@ from logsparse.attention.layer import ConvAttention
 from logsparse.attention.step import StepCache, attend_step
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
-from logsparse.model.network import Network
+from logsparse.model.decode import Stepwise
 
 # B windows, N sample paths, L positions, T positions of the history, S steps after it, W width of the stream, I inputs,
 # P parameters of the likelihood, K kernel
@@ -34,7 +34,7 @@ class BlockMemory:
     """K - 1 inputs of the history, then those of the steps."""
 
 
-class Transformer(Network[list[BlockMemory]]):
+class Transformer(Stepwise[list[BlockMemory]]):
     """Decoder-only, causal: position l is told what was known before it."""
 
     def __init__(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -18,7 +18,6 @@ from torch import Generator, Tensor, nn
 from logsparse.config import TrainConfig
 from logsparse.data.windows import Batch
 from logsparse.errors import LogsparseError
-from logsparse.model.likelihood import Likelihood
 from logsparse.model.network import Network
 from logsparse.progress import Progress
 from logsparse.train.average import WeightAverage
@@ -62,7 +61,7 @@ class Training:
 
     def __init__(
         self,
-        network: Network[Any],
+        network: Network,
         data: TrainingSet,
         train: TrainConfig,
         *,
@@ -115,9 +114,7 @@ class Training:
         """One step; the loss is the mean over the observed targets of all ranks."""
         generator = Generator(self.ranks.device).manual_seed(_key(self.seed, self.step, self.ranks.rank))
         with torch.autocast(self.ranks.device.type, torch.bfloat16, enabled=self.train.precision == "bfloat16"):
-            total, count = nll_sum(
-                self.forward, self.network.likelihood, self.draws(self.step), self.train.loss_on, generator
-            )
+            total, count = nll_sum(self.forward, self.network, self.draws(self.step), self.train.loss_on, generator)
         everywhere = self.ranks.total(count).clamp(min=1)
         self.optim.zero_grad()
         # DistributedDataParallel takes the mean over ranks: times their number it is the sum again.
@@ -151,7 +148,7 @@ class Training:
         """Mean negative log-likelihood of the horizon over the validation windows."""
         sums = torch.zeros(2, dtype=torch.float64, device=self.ranks.device)
         for batch in self.data.looks(self.train, self.ranks):
-            total, count = nll_sum(self.network, self.network.likelihood, batch, "horizon")
+            total, count = nll_sum(self.network, self.network, batch, "horizon")
             sums += torch.stack((total, count)).double()
         total, count = self.ranks.total(sums)
         mean = float(total / count.clamp(min=1))
@@ -226,15 +223,15 @@ def best_of(make: Callable[[int], Training], seeds: Sequence[int]) -> Training:
 
 
 def nll_sum(
-    forward: nn.Module, family: Likelihood, batch: Batch, loss_on: str, generator: Generator | None = None
+    forward: nn.Module, network: Network, batch: Batch, loss_on: str, generator: Generator | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Negative log-likelihood summed over the observed targets, and their number."""
+    """Negative log-likelihood summed over the observed targets, and their number.
+
+    `forward` is the network itself, or the network as ranks share it: whatever has weights is behind it.
+    """
     begin = batch.context if loss_on == "horizon" else 0
-    raw_BLP = forward(batch, generator)[:, begin:]
-    observed_BL = batch.observed_BL[:, begin:]
-    # Missing targets are 0 in a batch: inside every family's support, and masked here.
-    log_density_BL = family.distribution(raw_BLP, batch.scale_B[:, None]).log_density(batch.values_BL[:, begin:])
-    return -torch.where(observed_BL, log_density_BL, 0).sum(), observed_BL.sum()
+    raw_BLP = forward(batch, generator)
+    return -network.log_density(raw_BLP, batch, begin).sum(), batch.observed_BL[:, begin:].sum()
 
 
 def _worth(story: Story) -> float:

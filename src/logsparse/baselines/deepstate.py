@@ -1,0 +1,89 @@
+"""DeepState: one LSTM for all series tells how level and season of each may move; a Kalman filter does the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any, TypedDict, Unpack
+
+from numpy.typing import NDArray
+
+from logsparse.checks import is_number, whole
+from logsparse.config import Config
+from logsparse.data.known import Known
+from logsparse.data.panel import Panel
+from logsparse.defaults import recommend
+from logsparse.errors import ConfigError
+from logsparse.forecaster import LogSparse
+from logsparse.model.network import Network
+from logsparse.model.statespace import Structural, Structure
+from logsparse.train.batches import TrainingSet
+
+
+class Settings(TypedDict, total=False):
+    """What `LogSparse` takes beside the horizon."""
+
+    context: int | None
+    config: Config | None
+    seed: int
+    device: str
+    minutes: float | None
+    samples: int
+    verbose: bool
+
+
+class DeepState(LogSparse):
+    """Rangapuram et al. (NeurIPS 2018). Settings as of LogSparse; `layers` and `width` are those of the LSTM.
+
+    `season` in steps follows from the frequency unless given, 1 is none. `trend` is the share of the slope that lasts
+    from one step to the next: 0 is no slope, 1 one that lasts, between them it is damped. The law is Gaussian; mean and
+    quantiles are exact, `samples` are joint paths beside them. `lags` and `method` of a config have no meaning here.
+    """
+
+    structure_: Structure
+
+    def __init__(
+        self, horizon: int, *, season: int | None = None, trend: float = 0.0, **settings: Unpack[Settings]
+    ) -> None:
+        super().__init__(horizon, **settings)
+        self.season, self.trend = season, trend
+
+    def check(self) -> None:
+        super().check()
+        if self.season is not None:
+            whole("season", self.season, hint="count its steps; 1 is no season.")
+        if not is_number(self.trend) or not 0 <= self.trend <= 1:
+            raise ConfigError(
+                "trend must be a number from 0 to 1.", got=f"{self.trend!r}", hint="0 is no slope, 1 one that lasts."
+            )
+        if self.config is not None and self.config.model.likelihood != "gaussian":
+            raise ConfigError(
+                "DeepState must have the gaussian likelihood: its filter knows no other law.",
+                got=f"{self.config.model.likelihood}",
+                hint='set model.likelihood to "gaussian", or leave config out.',
+            )
+
+    def _advised(self, panel: Panel) -> Config:
+        advised = recommend(panel, self.horizon, self.context)
+        return replace(advised, model=replace(advised.model, layers=2, width=40, lags=(1,), likelihood="gaussian"))
+
+    def _prepared(self, panel: Panel) -> tuple[Config, Known, TrainingSet]:
+        season = panel.freq.season if self.season is None else int(self.season)
+        self.structure_ = Structure(season, float(self.trend))
+        return super()._prepared(panel)
+
+    def _network(self, config: Config, features: int, known: Known) -> Network:
+        static = [len(found) for found in known.categories.values()]
+        sizes = {"length": config.length, "features": features, "series": len(known.ids)}
+        return Structural(config.model, self.structure_, **sizes, static=static)
+
+    def _remembered(self) -> int:
+        return self.config_.context
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        facts, arrays = super()._state()
+        return {**facts, "structure": asdict(self.structure_)}, arrays
+
+    def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.structure_ = Structure(**facts["structure"])
+        super()._restore(facts, arrays)

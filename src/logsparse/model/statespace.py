@@ -1,0 +1,180 @@
+"""Batch -> level, slope and season of every window as a state space model whose strengths an LSTM tells: DeepState.
+
+The LSTM reads covariates and embeddings, never the values: those come in through the Kalman filter alone. What it says
+of a window is in units of the window's scale.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.functional import softplus
+
+from logsparse.config import ModelConfig
+from logsparse.data.windows import Batch
+from logsparse.model.kalman import LinearGaussian, draw_paths, run_filter
+from logsparse.model.network import Decoded, Network
+from logsparse.model.recurrent import initialise_lstm, lstm_layers, read_layers
+
+# B windows, N sample paths, L positions, H horizon, W hidden size, P outputs, D states, S those of the season, Q levels
+
+# What the LSTM says of a step -> what it says before it has learned anything; all but the first are above 0.
+STARTS = {
+    "offset": 0.0,
+    "noise": 0.3,
+    "level": 0.05,
+    "slope": 0.005,
+    "season": 0.1,
+    "first_level": 0.5,
+    "first_slope": 0.01,
+    "first_season": 0.5,
+}
+# A thousandth of the scale: a value that is known better than that need not be known better still.
+NOISE_FLOOR = 1e-3
+# The longest season with a state for each of its steps: the filter's work grows with the square of their number.
+LONGEST_SEASON = 31
+# Waves of a longer one: what is sharper than they can follow is left to the offset, which sees the calendar.
+WAVES = 8
+# Drawing so many paths costs about as much as reading a window.
+_PATHS_AS_ONE = 64
+
+
+@dataclass(frozen=True)
+class Structure:
+    """`season` in steps, 1 for none; `trend`: the share of the slope that lasts from step to step, 0 for no slope."""
+
+    season: int = 1
+    trend: float = 0.0
+
+    def emission(self, length: int) -> Tensor:
+        """(L, D): level, slope if there is one, and how each step looks at the season."""
+        level_L1 = torch.ones(length, 1, dtype=torch.float64)
+        slope = [level_L1 * self.trend] if self.trend else []
+        return torch.cat([level_L1, *slope, self._season(length)], 1)
+
+    def transition(self, length: int) -> Tensor | None:
+        """(D, D): the slope moves the level; the season stays where it is, it is the steps that look elsewhere."""
+        if not self.trend:
+            return None
+        states = self.emission(length).shape[1]
+        transition_DD = torch.eye(states, dtype=torch.float64)
+        transition_DD[:2, 1] = self.trend
+        return transition_DD
+
+    def _season(self, length: int) -> Tensor:
+        """(L, S), rows of length 1: which step of the season it is, counted from the window's first, or waves."""
+        if self.season == 1:
+            return torch.empty(length, 0, dtype=torch.float64)
+        step_L = torch.arange(length)
+        if self.season <= LONGEST_SEASON:
+            phases = min(self.season, length)
+            return torch.eye(self.season, phases, dtype=torch.float64)[step_L % self.season]
+        wave_K = torch.arange(1, WAVES + 1, dtype=torch.float64)
+        turn_LK = 2 * math.pi / self.season * (step_L % self.season)[:, None] * wave_K
+        return torch.cat([turn_LK.cos(), turn_LK.sin()], 1) / math.sqrt(WAVES)
+
+
+class Structural(Network):
+    """`layers` of `width` LSTM cells over the covariates; Gaussian, since a filter knows no other law."""
+
+    has_positions = False
+    emission_LD: Tensor
+    transition_DD: Tensor | None
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        structure: Structure,
+        *,
+        length: int,
+        features: int,
+        series: int,
+        static: Sequence[int] = (),
+    ) -> None:
+        super().__init__(config, length=length, features=features, series=series, static=static)
+        self.structure, self.width = structure, config.width or 40
+        self.layers = lstm_layers(self.input_width, self.width, config.layers)
+        self.output = nn.Linear(self.width, len(STARTS))
+        self.register_buffer("emission_LD", structure.emission(length), persistent=False)
+        self.register_buffer("transition_DD", structure.transition(length), persistent=False)
+
+    def forward(self, batch: Batch, generator: Generator | None = None) -> Tensor:
+        """(B, L, P). Dropout between the layers is active when a generator is given, and only then."""
+        x_BLI = torch.cat([batch.features_BLF, self.embeddings(batch, generator)], dim=-1)
+        x_BLW, _ = read_layers(self.layers, x_BLI, None, self.config.dropout, generator)
+        raw_BLP: Tensor = self.output(x_BLW)
+        return raw_BLP
+
+    def model(self, raw_BLP: Tensor) -> LinearGaussian:
+        """Strengths at every step; the first states as they are first looked at, each at its own step."""
+        raw = dict(zip(STARTS, raw_BLP.double().unbind(-1), strict=True))
+        told = {name: part if name == "offset" else softplus(part) for name, part in raw.items()}
+        emission_LD, slopes = self.emission_LD, int(self.structure.trend != 0)
+        basis_LS = emission_LD[:, 1 + slopes :]
+        moves = ["level", *["slope"] * slopes]
+        innovation_BLD = torch.cat(
+            [torch.stack([told[name] for name in moves], -1), told["season"].unsqueeze(-1) * basis_LS], -1
+        )
+        seasons = basis_LS.shape[1]
+        by_phase = self.structure.season <= LONGEST_SEASON
+        season_BS = told["first_season"][:, :seasons] if by_phase else told["first_season"][:, :1].expand(-1, seasons)
+        first_BD = torch.cat([*(told[f"first_{name}"][:, :1] for name in moves), season_BS], -1)
+        return LinearGaussian(
+            mean_BD=torch.zeros_like(first_BD),
+            covariance_BDD=torch.diag_embed(first_BD.square()),
+            emission_LD=emission_LD,
+            offset_BL=told["offset"],
+            noise_BL=(told["noise"] + NOISE_FLOOR).square(),
+            innovation_BLD=innovation_BLD,
+            transition_DD=self.transition_DD,
+        )
+
+    def log_density(self, raw_BLP: Tensor, batch: Batch, begin: int = 0) -> Tensor:
+        """By the filter, which reads the whole window."""
+        scale_B1 = batch.scale_B[:, None].double()
+        scaled_BL = torch.where(batch.observed_BL, batch.values_BL / scale_B1, 0)
+        filtered = run_filter(self.model(raw_BLP), scaled_BL, batch.observed_BL)
+        density_BL = filtered.log_density(scaled_BL) - torch.log(scale_B1)
+        return torch.where(batch.observed_BL, density_BL, 0)[:, begin:].float()
+
+    @torch.no_grad()
+    def forecast(self, batch: Batch, uniform_BNH: Tensor, levels: Sequence[float], method: str) -> Decoded:
+        """Mean and quantiles exactly, without drawing; paths are joint ones, whatever the method."""
+        del method
+        scale_B1, now = batch.scale_B[:, None].double(), batch.context
+        model = self.model(self(batch))
+        seen_BT = batch.observed_BL[:, :now]
+        past = run_filter(model.between(0, now), batch.values_BL[:, :now] / scale_B1, seen_BT)
+        ahead = replace(model.between(now), mean_BD=past.mean_BD, covariance_BDD=past.covariance_BDD)
+        nothing_BH = torch.zeros_like(batch.observed_BL[:, now:])
+        expected = run_filter(ahead, torch.zeros_like(ahead.offset_BL), nothing_BH)
+        normal_Q = torch.special.ndtri(torch.tensor(levels, dtype=torch.float64, device=scale_B1.device))
+        spread_BQH = expected.variance_BL.sqrt()[:, None] * normal_Q[:, None]
+        paths_BNH = draw_paths(ahead, torch.special.ndtri(uniform_BNH.double()))
+        return Decoded(
+            (paths_BNH * scale_B1[:, None]).float(),
+            (expected.mean_BL * scale_B1).float(),
+            ((expected.mean_BL[:, None] + spread_BQH) * scale_B1[:, None]).float(),
+        )
+
+    def paths_read(self, paths: int, method: str) -> int:
+        """None by itself: a path is a state of the filter, drawn beside the others."""
+        del method
+        return -(-paths // _PATHS_AS_ONE)
+
+    @property
+    def memory_width(self) -> int:
+        """What the layers and the filter hold of one position."""
+        return len(self.layers) * self.width + 4 * self.emission_LD.shape[1]
+
+    @torch.no_grad()
+    def initialise(self, generator: Generator) -> None:
+        """As every LSTM here; what it says of a step begins at `STARTS`."""
+        initialise_lstm(self, self.width, generator)
+        for place, start in enumerate(STARTS.values()):
+            # The inverse of softplus.
+            self.output.bias[place] = math.log(math.expm1(start)) if start else 0.0
