@@ -124,9 +124,7 @@ def _seen_through(covariance_BDD: Tensor, a_D: Tensor, noise_B: Tensor) -> tuple
 
 def _learned(covariance_BDD: Tensor, pull_BD: Tensor, g_BD: Tensor, transition_DD: Tensor | None) -> Tensor:
     """The covariance after a step: less by what was seen, moved on, more by what may have happened."""
-    if transition_DD is None:
-        return torch.baddbmm(covariance_BDD, torch.stack((-pull_BD, g_BD), 2), torch.stack((pull_BD, g_BD), 1))
-    seen_BDD = torch.baddbmm(covariance_BDD, -pull_BD.unsqueeze(2), pull_BD.unsqueeze(1))
-    moved_BDD = transition_DD @ seen_BDD @ transition_DD.T
-    moved_BDD = 0.5 * (moved_BDD + moved_BDD.mT)
-    return torch.baddbmm(moved_BDD, g_BD.unsqueeze(2), g_BD.unsqueeze(1))
+    if transition_DD is not None:
+        pull_BD = pull_BD @ transition_DD.T
+        covariance_BDD = (covariance_BDD @ transition_DD.T).mT @ transition_DD.T
+    return torch.baddbmm(covariance_BDD, torch.stack((-pull_BD, g_BD), 2), torch.stack((pull_BD, g_BD), 1))
