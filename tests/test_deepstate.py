@@ -132,6 +132,15 @@ def test_it_is_less_sure_after_a_hole_and_farther_ahead(fitted: ls.DeepState) ->
     assert (widths[0][:, -1] > 0).all()
 
 
+def test_a_series_is_forecast_the_same_alone_and_among_others(fitted: ls.DeepState) -> None:
+    together = fitted.forecast()
+    alone = fitted.forecast(frame().filter(pl.col("unique_id") == "s2"))
+    assert together.samples is not None
+    assert alone.samples is not None
+    np.testing.assert_allclose(alone.quantiles[0], together.quantiles[2], rtol=1e-5)
+    np.testing.assert_allclose(alone.samples[0], together.samples[2], rtol=1e-5)
+
+
 def test_what_was_saved_has_its_structure(tmp_path: Path) -> None:
     slim = model(trend=0.9, season=36).fit(frame(steps=150, series=2))
     slim.save(tmp_path / "model")
