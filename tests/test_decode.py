@@ -105,7 +105,9 @@ PATTERNS: list[Pattern] = [
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kernel", [1, 2, 6, 40])
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
-@pytest.mark.parametrize("model", [{}, {"width": 12, "norm": "pre", "head_width": "split", "lags": (1, 2, 9)}], ids=str)
+@pytest.mark.parametrize(
+    "model", [{}, {"width": 12, "norm": "pre", "head_width": "split", "lags": (1, 2, 9), "anchor": True}], ids=str
+)
 def test_cached_paths_equal_plain_ones(method: str, kernel: int, pattern: Pattern, model: dict[str, Any]) -> None:
     network, batch = at_the_end({"patterns": (pattern,), "kernel": kernel, **model})
     uniform = draws(0, keys(*range(5)), 4, 6)

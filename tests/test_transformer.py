@@ -53,6 +53,8 @@ VARIANTS: dict[str, dict[str, object]] = {
     "default": {"width": 16, "head_width": "split", "norm": "pre", "see_missing": True, "lags": (1, 24)},
     "own pattern a layer": {"patterns": (full(), restart(8))},
     "no series": {"embed_series": False},
+    "anchored": {"anchor": True, "lags": (1, 5)},
+    "anchored, missing seen": {"anchor": True, "see_missing": True, "lags": (1, 5)},
 }
 
 
@@ -66,6 +68,20 @@ def test_no_output_depends_on_a_later_input(name: str) -> None:
     after = network(later)
     torch.testing.assert_close(after[:, :20], before[:, :20], rtol=0, atol=1e-6)
     assert (after[:, 20:] - before[:, 20:]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("see_missing", [True, False])
+def test_an_anchored_location_starts_as_the_mean_of_the_lags_that_were_seen(see_missing: bool) -> None:
+    network, windows = batch({"anchor": True, "see_missing": see_missing, "lags": (1, 5)})
+    with torch.no_grad():
+        for part in ("output", "mix"):
+            getattr(network, part).weight.zero_()
+    windows.lag_observed_BLK[0, 3] = False
+    windows.lagged_BLK[~windows.lag_observed_BLK] = 0
+    counted = windows.lag_observed_BLK if see_missing else torch.ones_like(windows.lag_observed_BLK)
+    want = windows.lagged_BLK.sum(-1) / counted.sum(-1).clamp(min=1) / windows.scale_B[:, None]
+    torch.testing.assert_close(network(windows)[..., 0], want)
+    assert (network(windows)[..., 1] == 0).all()
 
 
 def test_the_scale_divides_what_goes_in() -> None:

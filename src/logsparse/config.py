@@ -87,6 +87,8 @@ class ModelConfig:
     """Earlier values given as inputs, in steps back; 1 is the previous value."""
     see_missing: bool = False
     """Whether the inputs say which lagged values were observed."""
+    anchor: bool = False
+    """Whether the location is told as a correction to a mix of the lagged values, whose weights are learned."""
     dropout: float = 0.1
     """Share dropped of attention weights, attention output and feed-forward output in training."""
     likelihood: str = "gaussian"

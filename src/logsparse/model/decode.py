@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
@@ -23,7 +23,7 @@ from logsparse.model.likelihood import Distribution
 from logsparse.model.network import Decoded, Network
 
 # B windows, N sample paths, M laws (one a path, or one for all), L positions, T positions read so far, I inputs,
-# K lags, H horizon, Q quantile levels
+# K lags, H horizon, Q quantile levels, W channels of the last layer, P parameters
 
 METHODS = ("ancestral", "mean-path")
 
@@ -34,6 +34,8 @@ _POINTS, _POINTS_BEYOND = 400, 4
 # Fewer of one law would tell little more than a sample of it (docs/LOG.md).
 _FEWEST_POINTS_A_PATH, _MOST_POINTS_A_PATH = 8, 64
 
+
+_NEVER = -1e4
 
 Memory = TypeVar("Memory")
 
@@ -46,6 +48,27 @@ class Stepwise(Network, Generic[Memory]):
     ) -> None:
         super().__init__(config, length=length, features=features, series=series, static=static)
         self.input_width += len(config.lags) * (2 if config.see_missing else 1)
+
+    def make_head(self, width: int) -> None:
+        """What turns the last layer's channels into raw parameters."""
+        self.output = nn.Linear(width, len(self.likelihood.parameters))
+        self.mix = nn.Linear(width, len(self.config.lags)) if self.config.anchor else None
+
+    def head(self, x_W: Tensor, inputs_I: Tensor) -> Tensor:
+        """Channels and inputs of any positions -> their raw parameters, (..., P)."""
+        raw_P: Tensor = self.output(x_W)
+        if self.mix is None:
+            return raw_P
+        lags = len(self.config.lags)
+        weight_K: Tensor = self.mix(x_W)
+        if self.config.see_missing:
+            seen_K = inputs_I[..., lags : 2 * lags]
+            # Not -inf: a position without any lag must come out as a number.
+            weight_K = torch.softmax(weight_K + _NEVER * (1 - seen_K), -1) * seen_K
+        else:
+            weight_K = torch.softmax(weight_K, -1)
+        location = raw_P[..., :1] + (weight_K * inputs_I[..., :lags]).sum(-1, keepdim=True)
+        return torch.cat([location, raw_P[..., 1:]], -1)
 
     @abstractmethod
     def begin(self, inputs_BTI: Tensor, *, paths: int, steps: int) -> tuple[Tensor, Memory]:

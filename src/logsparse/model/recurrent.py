@@ -29,7 +29,7 @@ class Recurrent(Stepwise[States]):
         super().__init__(config, length=length, features=features, series=series, static=static)
         self.width = config.width or 40
         self.layers = lstm_layers(self.input_width, self.width, config.layers)
-        self.output = nn.Linear(self.width, len(self.likelihood.parameters))
+        self.make_head(self.width)
 
     def forward(self, batch: Batch, generator: Generator | None = None) -> Tensor:
         """(B, L, P). Dropout between the layers is active when a generator is given, and only then."""
@@ -59,8 +59,7 @@ class Recurrent(Stepwise[States]):
 
     def _read(self, x_BTI: Tensor, states: States | None, generator: Generator | None) -> tuple[Tensor, States]:
         x_BTW, found = read_layers(self.layers, x_BTI, states, self.config.dropout, generator)
-        raw_BTP: Tensor = self.output(x_BTW)
-        return raw_BTP, found
+        return self.head(x_BTW, x_BTI), found
 
 
 def lstm_layers(inputs: int, width: int, layers: int) -> nn.ModuleList:

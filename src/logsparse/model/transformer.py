@@ -45,15 +45,15 @@ class Transformer(Stepwise[list[BlockMemory]]):
         self.project = nn.Linear(self.input_width, width) if config.width else nn.Identity()
         self.blocks = nn.ModuleList(Block(config, width, layer) for layer in range(config.layers))
         self.norm = nn.LayerNorm(width) if config.norm == "pre" else nn.Identity()
-        self.output = nn.Linear(width, len(self.likelihood.parameters))
+        self.make_head(width)
 
     def forward(self, batch: Batch, generator: Generator | None = None) -> Tensor:
         """(B, L, P). Dropout is active when a generator is given, and only then."""
-        x_BLW = self.project(self.inputs(batch, generator))
+        inputs_BLI = self.inputs(batch, generator)
+        x_BLW = self.project(inputs_BLI)
         for block in self.blocks:
             x_BLW = block(x_BLW, generator)
-        raw_BLP: Tensor = self.output(self.norm(x_BLW))
-        return raw_BLP
+        return self.head(self.norm(x_BLW), inputs_BLI)
 
     def begin(self, inputs_BTI: Tensor, *, paths: int, steps: int) -> tuple[Tensor, list[BlockMemory]]:
         """(B, P) of the last position of the history, and what each block must remember of it."""
@@ -62,8 +62,7 @@ class Transformer(Stepwise[list[BlockMemory]]):
             assert isinstance(block, Block)
             x_BTW, remembered = block.begin(x_BTW, paths, steps)
             memory.append(remembered)
-        raw_BP: Tensor = self.output(self.norm(x_BTW[:, -1]))
-        return raw_BP, memory
+        return self.head(self.norm(x_BTW[:, -1]), inputs_BTI[:, -1]), memory
 
     def advance(self, inputs_BNI: Tensor, memory: list[BlockMemory]) -> Tensor:
         """(B, N, P) of the next position of every path."""
@@ -71,8 +70,7 @@ class Transformer(Stepwise[list[BlockMemory]]):
         for block, remembered in zip(self.blocks, memory, strict=True):
             assert isinstance(block, Block)
             x_BNW = block.advance(x_BNW, remembered)
-        raw_BNP: Tensor = self.output(self.norm(x_BNW))
-        return raw_BNP
+        return self.head(self.norm(x_BNW), inputs_BNI)
 
     def queries_keys(self, inputs_BLI: Tensor, layer: int) -> tuple[Tensor, Tensor]:
         """Queries and keys of one block over whole windows, (B, H, L, D) each."""
@@ -99,7 +97,7 @@ class Transformer(Stepwise[list[BlockMemory]]):
             elif "norm" in name:
                 weight.fill_(1)
             else:
-                narrow = "query_key" in name or name.startswith("output")
+                narrow = "query_key" in name or name.startswith(("output", "mix"))
                 weight.normal_(0, 0.01 if narrow else 0.02, generator=generator)
         if isinstance(self.project, nn.Linear):
             # A projection must let the inputs through at their own size; the paper has none.
