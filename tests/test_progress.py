@@ -36,3 +36,14 @@ def test_quiet_is_quiet() -> None:
     with Progress("training", 1, verbose=False, stream=stream) as bar:
         bar.step()
     assert stream.getvalue() == ""
+
+
+def test_a_total_that_nobody_knows_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
+    stream = io.StringIO()
+    with Progress("downloading", None, stream=stream) as bar:
+        bar.step(3)
+    first, last = stream.getvalue().splitlines()
+    assert first.startswith("downloading: 3, 0m00s, ")
+    assert "left" not in first
+    assert last == "downloading: 3, 0m00s, done"

@@ -12,9 +12,12 @@ _SECONDS_BETWEEN_LINES = 20.0
 
 
 class Progress:
-    """`with Progress("training", 1000) as progress: progress.step(loss=0.5)`; silent where `verbose` is False."""
+    """`with Progress("training", 1000) as progress: progress.step(loss=0.5)`; silent where `verbose` is False.
 
-    def __init__(self, what: str, total: int, *, verbose: bool = True, stream: TextIO | None = None) -> None:
+    A total of None is one that nobody knows.
+    """
+
+    def __init__(self, what: str, total: int | None, *, verbose: bool = True, stream: TextIO | None = None) -> None:
         self.what, self.total, self.done = what, total, 0
         self.stream = sys.stderr if stream is None else stream
         self.verbose, self.on_terminal = verbose, self.stream.isatty()
@@ -60,16 +63,19 @@ class Progress:
             self._bar.update(self._task, completed=self.done, note=f"{self._rate():.3g}/s  {self._note}")
         elif time.monotonic() - self.spoke > _SECONDS_BETWEEN_LINES:
             self.spoke = time.monotonic()
-            left = (self.total - self.done) / max(self._rate(), 1e-9)
-            self._line(f"{self._rate():.3g}/s, {_duration(left)} left")
+            left = (
+                "" if self.total is None else f", {_duration((self.total - self.done) / max(self._rate(), 1e-9))} left"
+            )
+            self._line(f"{self._rate():.3g}/s{left}")
 
     def _rate(self) -> float:
         return (self.done - self.resumed_at) / max(time.monotonic() - self.began, 1e-9)
 
     def _line(self, state: str) -> None:
         took = _duration(time.monotonic() - self.began)
+        share = f"{self.done}" if self.total is None else f"{self.done} of {self.total}"
         print(
-            f"{self.what}: {self.done} of {self.total}, {took}, {state}  {self._note}".rstrip(),
+            f"{self.what}: {share}, {took}, {state}  {self._note}".rstrip(),
             file=self.stream,
             flush=True,
         )
