@@ -1,0 +1,176 @@
+"""A URL -> a whole file: with progress, going on where an earlier try broke off, never with half of another content."""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+import time
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+
+from logsparse.errors import DataError
+from logsparse.progress import Progress
+
+_BLOCK = 1 << 18
+_MEGABYTE = 1_000_000
+_SECONDS_OF_SILENCE = 60.0
+# Answers that may be better next time: too many requests, and troubles of the server's own.
+_PASSING = (408, 425, 429, 500, 502, 503, 504)
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a part on disk is a part of. Without a `mark` nobody can tell whether the rest belongs to it."""
+
+    url: str
+    mark: str | None
+    """The server's own name for this content: a strong ETag, or the time of its last change."""
+    size: int | None
+
+
+class _CutOffError(Exception):
+    """The connection ended before the content did."""
+
+
+# Troubles of the way; those of the disk are none of them and end the work at once.
+_LOST = (urllib.error.URLError, HTTPException, _CutOffError, ConnectionError, TimeoutError, ssl.SSLError)
+
+
+def download(url: str, target: Path, *, page: str, verbose: bool = True, tries: int = 5, pause: float = 1.0) -> None:
+    """Write `target`, or say what a person can do on `page`. Only tries that bring nothing new are counted."""
+    part = target.with_name(f"{target.name}.part")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    farthest, fruitless = _size(part), 0
+    while True:
+        try:
+            _attempt(url, part, verbose=verbose)
+            break
+        except urllib.error.HTTPError as error:
+            error.close()
+            reason: object = f"HTTP {error.code} {error.reason}"
+            if error.code not in _PASSING:
+                raise _failed(url, reason, page) from error
+        except _LOST as error:
+            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+            if isinstance(error, urllib.error.URLError) and not _size(part):
+                raise _failed(url, reason, page) from error  # no way to the server at all: nothing to wait for
+        reached = _size(part)
+        fruitless = 0 if reached > farthest else fruitless + 1
+        farthest = max(reached, farthest)
+        if fruitless >= tries:
+            raise _failed(url, reason, page, reached)
+        time.sleep(pause * 2**fruitless)
+    if target.suffix == ".zip" and not zipfile.is_zipfile(part):
+        begins = part.read_bytes()[:20]
+        _forget(part)
+        raise _failed(url, f"no zip archive, but something that begins {begins!r}", page)
+    part.replace(target)
+    _note_file(part).unlink(missing_ok=True)
+
+
+def _attempt(url: str, part: Path, *, verbose: bool) -> None:
+    note, have = _read_note(part), _size(part)
+    if note is None or note.url != url or note.mark is None:
+        note, have = None, 0
+    if note and have == note.size:
+        return  # stopped between the last byte and the renaming
+    # Compressed on the way, a part could not be continued.
+    headers = {"User-Agent": "logsparse", "Accept-Encoding": "identity"}
+    if note and have:
+        headers |= {"Range": f"bytes={have}-", "If-Range": str(note.mark)}
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - the catalogue's own URLs
+    try:
+        response: HTTPResponse = urllib.request.urlopen(request, timeout=_SECONDS_OF_SILENCE)  # noqa: S310
+    except urllib.error.HTTPError as error:
+        if error.code == 416 and have:
+            # The part is as long as the content or longer: what it is worth is unknown.
+            error.close()
+            _forget(part)
+            raise _CutOffError("the part on disk did not fit, starting anew") from error
+        raise
+    with response:
+        begin, size = _place(response)
+        if begin and note:
+            if begin != have or note.size not in (None, size) or note.mark != (_mark(response) or note.mark):
+                _forget(part)
+                raise _CutOffError("the content has changed, starting anew")
+        else:
+            _write_note(part, Note(url, _mark(response), size))
+        got = begin
+        with part.open("ab" if begin else "wb") as out:
+            for block in _shown(response, part.name.removesuffix(".part"), begin, size, verbose=verbose):
+                out.write(block)
+                got += len(block)
+        if size is not None and got != size:
+            raise _CutOffError(f"the connection ended after {got:,} of {size:,} bytes")
+
+
+def _place(response: HTTPResponse) -> tuple[int, int | None]:
+    """Where in the content the answer begins, and how large the content is."""
+    if response.status == 206:
+        match = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", response.headers.get("Content-Range", ""))
+        if match is None:
+            raise _CutOffError("the server does not say where its part begins")
+        return int(match[1]), int(match[2])
+    length = response.headers.get("Content-Length")
+    return 0, int(length) if length else None
+
+
+def _mark(response: HTTPResponse) -> str | None:
+    tag = response.headers.get("ETag")
+    return tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified")
+
+
+def _shown(response: HTTPResponse, name: str, begin: int, size: int | None, *, verbose: bool) -> Iterator[bytes]:
+    total = None if size is None else -(-size // _MEGABYTE)
+    with Progress(f"downloading {name}, MB", total, verbose=verbose) as progress:
+        got = begin
+        progress.skip_to(begin // _MEGABYTE)
+        while block := response.read(_BLOCK):
+            yield block
+            got += len(block)
+            reached = total if got == size and total is not None else got // _MEGABYTE
+            if reached > progress.done:
+                progress.step(reached - progress.done)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _note_file(part: Path) -> Path:
+    return part.with_name(f"{part.name}.json")
+
+
+def _read_note(part: Path) -> Note | None:
+    with suppress(OSError, ValueError, TypeError):
+        return Note(**json.loads(_note_file(part).read_text()))
+    return None
+
+
+def _write_note(part: Path, note: Note) -> None:
+    if _read_note(part) != note:
+        # The old part must not stand beside the new note, not even for a moment.
+        _forget(part)
+        _note_file(part).write_text(json.dumps(asdict(note)))
+
+
+def _forget(part: Path) -> None:
+    _note_file(part).unlink(missing_ok=True)
+    part.unlink(missing_ok=True)
+
+
+def _failed(url: str, reason: object, page: str, reached: int = 0) -> DataError:
+    again = f"run the command again, which goes on after {reached:,} bytes if the server can; or " if reached else ""
+    return DataError(
+        "An original must be there to download.",
+        got=f"{url}: {reason}",
+        hint=f"{again}download it by hand from {page} and give the file with --from.",
+    )
