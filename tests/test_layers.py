@@ -37,9 +37,12 @@ ORDER = [
     "backtesting", "metrics",
     "reporting", "reporting.numbers", "reporting.shown", "reporting.words", "reporting.charts", "reporting.inline",
     "reporting.sections", "reporting.report",
+    "datasets.catalogue", "datasets.originals", "datasets.electricity", "datasets.traffic", "datasets.solar",
+    "datasets.wind", "datasets.m4", "datasets.download", "datasets.record", "datasets.ready", "datasets.compare",
+    "datasets.build",
     "tasks", "tasks.ledger", "tasks.synthetic",
     "commands.printing", "commands.options", "commands.settings", "commands.resume",
-    "commands.attend", "commands.backtest", "commands.check", "commands.demo", "commands.fit", "commands.pattern",
+    "commands.attend", "commands.backtest", "commands.check", "commands.data", "commands.demo", "commands.fit", "commands.pattern",
     "commands.predict", "commands.report", "commands.reproduce", "commands.score", "cli", "__main__",
 ]  # fmt: skip
 
@@ -48,6 +51,8 @@ MAY_SEE_FRAMES = {
     "data.times", "data.delimited", "data.parts", "data.files", "data.table", "data.grid", "data.frame", "data.clock",
     "data.future", "forecast", "attended", "backtesting", "metrics", "reporting.numbers", "reporting.shown",
     "reporting.sections", "commands.printing",
+    "datasets.electricity", "datasets.traffic", "datasets.solar", "datasets.wind", "datasets.m4", "datasets.ready",
+    "datasets.build",
 }  # fmt: skip
 MAY_SEE_TORCH = {"data.windows", "folder", "forecaster"}
 

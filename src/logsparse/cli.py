@@ -10,6 +10,7 @@ import typer
 from logsparse.commands.attend import attend
 from logsparse.commands.backtest import backtest
 from logsparse.commands.check import check
+from logsparse.commands.data import app as data_sets
 from logsparse.commands.demo import demo
 from logsparse.commands.fit import fit
 from logsparse.commands.pattern import pattern
@@ -25,6 +26,7 @@ STOPPED = 130
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 for command in (demo, check, fit, predict, backtest, score, report, attend, pattern, reproduce):
     app.command()(command)
+app.add_typer(data_sets, name="data")
 
 
 def _version(asked: bool) -> None:
