@@ -40,7 +40,7 @@ def test_the_list_shows_the_paper_s_table_and_what_is_here(kept: Path, tmp_path:
 def test_get_prints_the_path_and_check_agrees(kept: Path, tmp_path: Path) -> None:
     assert run("get", "M4-Hourly", "--from", laid(tmp_path / "m4", HOURLY)) == f"{kept / 'm4_hourly.parquet'}\n"
     output = run("check", "m4-hourly")
-    assert output.startswith("m4-hourly: agrees with the paper\n")
+    assert output.startswith("m4-hourly: agrees with the paper's table\n")
     assert ["T", "100/120", "100/120"] in [line.split() for line in output.splitlines()]
     assert "missing values 0" in output
     assert "was here already" in run("get", "m4-hourly")
@@ -66,7 +66,7 @@ def test_a_set_that_differs_is_told_and_ends_with_code_1(
 def test_the_shared_sets_agree(shared_data: Path) -> None:
     assert shared_data
     output = run("check")
-    assert "solar: agrees with the paper" in output
+    assert "solar: agrees with the paper's table" in output
     assert "solar-10min: as it was made (no set of the paper)" in output
     assert "DIFFERS" not in output
 

@@ -15,7 +15,6 @@ from original_files import packed
 from small_server import Server, serving
 
 CONTENT = np.random.default_rng(0).bytes(2_500_000)
-OTHER = np.random.default_rng(1).bytes(2_400_000)
 PAGE = "https://example.org/page"
 
 
@@ -61,18 +60,25 @@ def test_another_run_goes_on_too(server: Server, tmp_path: Path) -> None:
     assert server.sent == len(CONTENT) - 1_000_000
 
 
-@pytest.mark.parametrize("minds", [True, False], ids=["the server tells", "the server does not mind"])
-def test_content_that_changed_meanwhile_is_fetched_from_its_start(minds: bool, server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("minds", "etag", "size"),
+    [(True, '"two"', 2_400_000), (False, '"two"', 2_500_000), (False, '"one"', 2_400_000)],
+    ids=["the server tells", "the mark tells", "the size tells"],
+)
+def test_content_that_changed_meanwhile_is_fetched_from_its_start(
+    minds: bool, etag: str, size: int, server: Server, tmp_path: Path
+) -> None:
     interrupted(server, tmp_path)
-    server.files["data.bin"], server.etag, server.minds_if_range = OTHER, '"two"', minds
-    assert fetch(server, tmp_path).read_bytes() == OTHER
+    other = np.random.default_rng(1).bytes(size)
+    server.files["data.bin"], server.etag, server.minds_if_range = other, etag, minds
+    assert fetch(server, tmp_path).read_bytes() == other
     assert server.asked[0]["Range"] == "bytes=1000000-"
 
 
 def test_content_that_became_shorter_than_the_part_is_fetched_anew(server: Server, tmp_path: Path) -> None:
     interrupted(server, tmp_path)
-    server.files["data.bin"], server.minds_if_range = OTHER[:1000], False
-    assert fetch(server, tmp_path).read_bytes() == OTHER[:1000]
+    server.files["data.bin"], server.minds_if_range = CONTENT[:1000], False
+    assert fetch(server, tmp_path).read_bytes() == CONTENT[:1000]
 
 
 def test_a_server_that_cannot_go_on_starts_anew(server: Server, tmp_path: Path) -> None:

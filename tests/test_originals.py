@@ -26,7 +26,7 @@ def only(path: Path, pattern: str = "a.txt") -> Original:
         {"a.txt": TEXT},
         {"deep/A.TXT": TEXT},
         {"all.zip": packed({"folder/a.txt": TEXT, "__MACOSX/folder/._a.txt": b"x"})},
-        {"all.zip": packed({"inner.zip": packed({"a.txt": TEXT})})},
+        {"all.zip": packed({"inner.zip": packed({"a.txt": TEXT}), "__MACOSX/._inner.zip": b"x"})},
         {"a.txt": TEXT, "all.zip": packed({"a.txt": b"the same, packed"})},
     ],
     ids=["plain", "deep", "packed", "packed twice", "beside its archive"],

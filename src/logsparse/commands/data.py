@@ -73,7 +73,7 @@ def check(
 
 def _print_report(report: Report) -> None:
     dataset = report.dataset
-    verdict = "agrees with the paper" if dataset.paper else "as it was made (no set of the paper)"
+    verdict = "agrees with the paper's table" if dataset.paper else "as it was made (no set of the paper)"
     typer.echo(f"{dataset.name}: {verdict if report.agrees else 'DIFFERS'}")
     rows = [
         [finding.what, finding.wanted, finding.here, "" if finding.agrees else "differs"] for finding in report.findings
