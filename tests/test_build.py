@@ -123,6 +123,14 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_download(
     assert server.asked == []
 
 
+def test_a_folder_that_is_read_only_stays_as_it_is_even_for_root(server: Server, kept: Path) -> None:
+    kept.chmod(0o555)
+    with pytest.raises(DataError, match=f"The folder of data sets must be writable. Got {kept}"):
+        get("m4-hourly")
+    kept.chmod(0o755)
+    assert (server.asked, list(kept.iterdir())) == ([], [])
+
+
 def test_the_parquet_file_is_what_any_reader_of_frames_takes(kept: Path, tmp_path: Path) -> None:
     assert kept
     laid(tmp_path / "sun", PLANT)

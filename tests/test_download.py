@@ -130,7 +130,7 @@ def test_what_is_not_there_is_said_at_once_with_the_way_out(server: Server, tmp_
     with pytest.raises(DataError, match=text):
         fetch(server, tmp_path, "gone.zip")
     assert len(server.asked) == 1
-    assert list((tmp_path / "new").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_passing_trouble_of_the_server_is_waited_out(server: Server, tmp_path: Path) -> None:

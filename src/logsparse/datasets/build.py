@@ -72,11 +72,15 @@ def _check(dataset: DataSet, table: pl.DataFrame) -> None:
 
 
 def _check_writable(target: Path) -> None:
+    refusal = DataError(
+        "The folder of data sets must be writable.",
+        got=str(target.parent),
+        hint=f"name another with the variable {VARIABLE}, or unset it: the user's cache serves then.",
+    )
+    # A folder that nobody may write to is meant to stay as it is, even where root could.
+    if target.parent.exists() and not target.parent.stat().st_mode & 0o222:
+        raise refusal
     try:
         check_writable(target)
     except DataError as error:
-        raise DataError(
-            "The folder of data sets must be writable.",
-            got=str(target.parent),
-            hint=f"name another with the variable {VARIABLE}, or unset it: the user's cache serves then.",
-        ) from error
+        raise refusal from error

@@ -46,7 +46,6 @@ _LOST = (urllib.error.URLError, HTTPException, _CutOffError, ConnectionError, Ti
 def download(url: str, target: Path, *, page: str, verbose: bool = True, tries: int = 5, pause: float = 1.0) -> None:
     """Write `target`, or say what a person can do on `page`. Only tries that bring nothing new are counted."""
     part = target.with_name(f"{target.name}.part")
-    target.parent.mkdir(parents=True, exist_ok=True)
     farthest, fruitless = _size(part), 0
     while True:
         try:
@@ -95,6 +94,7 @@ def _attempt(url: str, part: Path, *, verbose: bool) -> None:
             _forget(part)
             raise _CutOffError("the part on disk did not fit, starting anew") from error
         raise
+    part.parent.mkdir(parents=True, exist_ok=True)
     with response:
         begin, size = _place(response)
         if begin and note:
