@@ -42,8 +42,8 @@ ORDER = [
     "datasets.build",
     "tasks", "tasks.ledger", "tasks.synthetic",
     "commands.printing", "commands.options", "commands.settings", "commands.resume",
-    "commands.attend", "commands.backtest", "commands.check", "commands.data", "commands.demo", "commands.fit", "commands.pattern",
-    "commands.predict", "commands.report", "commands.reproduce", "commands.score", "cli", "__main__",
+    "commands.attend", "commands.backtest", "commands.check", "commands.data", "commands.demo", "commands.fit",
+    "commands.pattern", "commands.predict", "commands.report", "commands.reproduce", "commands.score", "cli", "__main__",
 ]  # fmt: skip
 
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
