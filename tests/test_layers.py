@@ -43,7 +43,8 @@ ORDER = [
     "tasks", "tasks.ledger", "tasks.synthetic",
     "commands.printing", "commands.options", "commands.settings", "commands.resume",
     "commands.attend", "commands.backtest", "commands.check", "commands.data", "commands.demo", "commands.fit",
-    "commands.pattern", "commands.predict", "commands.report", "commands.reproduce", "commands.score", "cli", "__main__",
+    "commands.pattern", "commands.predict", "commands.report", "commands.reproduce", "commands.score",
+    "cli", "__main__",
 ]  # fmt: skip
 
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
