@@ -19,7 +19,7 @@ def row(t0: int, model: str, error: float) -> dict[str, str]:
 
 
 def test_the_runs_are_those_of_the_paper_and_the_ends_come_first() -> None:
-    runs = synthetic.runs(seeds=2)
+    runs = synthetic.runs(2, synthetic.MODELS)
     assert len(runs) == 2 * 8 * 6 == len(set(runs))
     assert [run.case for run in runs[:18:6]] == ["t0=24", "t0=96", "t0=192"]
     assert [run.model for run in runs[:3]] == ["transformer", "deepar-20", "deepar-40"]

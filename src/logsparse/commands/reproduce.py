@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from logsparse.commands.options import listed
 from logsparse.commands.printing import print_table, say
 
-_NAMES = ("synthetic",)
+if TYPE_CHECKING:
+    from logsparse.tasks.experiment import Experiment
+
+NAMES = ("synthetic", "main", "kernels", "sparse", "granularities")
 
 
 def reproduce(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"experiment: {', '.join(_NAMES)}")] = None,
-    model: Annotated[str | None, typer.Option(help="only these models, such as transformer,deepar-40")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"experiment: {', '.join(NAMES)}")] = None,
+    model: Annotated[str | None, typer.Option(help="only these models, such as paper,deepar")] = None,
     budget: Annotated[
         float | None, typer.Option(metavar="MINUTES", help="of training for each run [all epochs]")
     ] = None,
@@ -25,44 +29,68 @@ def reproduce(
     show: Annotated[bool, typer.Option("--show", help="only print what is recorded")] = False,
 ) -> None:
     """Repeat an experiment of the paper; stopped at any moment, the same command goes on."""
-    from logsparse.checks import suggest, whole
+    from logsparse.checks import above_zero, suggest, whole
     from logsparse.data.files import check_writable
     from logsparse.errors import ConfigError
-    from logsparse.pictures import save_figure
-    from logsparse.tasks import synthetic
-    from logsparse.tasks.ledger import missing, record, rows
 
-    if name not in _NAMES and not (name is None and show):
+    if name not in NAMES and not (name is None and show):
         raise ConfigError(
-            f"An experiment must be one of: {', '.join(_NAMES)}.",
+            f"An experiment must be one of: {', '.join(NAMES)}.",
             got="none" if name is None else repr(name),
-            hint=suggest(name, _NAMES, "or --show for what is recorded."),
+            hint=suggest(name, NAMES, "or --show for what is recorded."),
         )
     whole("seeds", seeds, hint="count the runs of each cell.")
-    models = listed(model) or list(synthetic.MODELS)
-    for one in models:
-        if one not in synthetic.MODELS:
-            raise ConfigError(
-                f"A model of this experiment must be one of: {', '.join(synthetic.MODELS)}.",
-                got=repr(one),
-                hint=suggest(one, synthetic.MODELS, "leave --model out for all of them."),
-            )
+    if budget is not None:
+        above_zero("--budget", budget, hint="leave it out for all epochs.")
+    from logsparse.tasks.catalogue import EXPERIMENTS
+
+    chosen = [EXPERIMENTS[one] for one in NAMES if name in (None, one)]
     if not show:
         check_writable(out, folder=True)
-        todo = missing(out, synthetic.runs(seeds, models))
-        for number, run in enumerate(todo, start=1):
-            say(f"run {number} of {len(todo)}: {run}")
-            folder = out / ".unfinished" / run.folder
-            record(out, run, synthetic.carry_out(run, budget=budget, folder=folder))
-            shutil.rmtree(folder)
-    found = rows(out, synthetic.TASK)
+        _run(chosen[0], _models(chosen[0], model), seeds, budget, out)
+    for experiment in chosen:
+        _show(experiment, out, draw=not show)
+
+
+def _models(experiment: Experiment, asked: str | None) -> Sequence[str]:
+    from logsparse.checks import suggest
+    from logsparse.errors import ConfigError
+
+    models = listed(asked) or experiment.models
+    for one in models:
+        if one not in experiment.models:
+            raise ConfigError(
+                f"A model of {experiment.name} must be one of: {', '.join(experiment.models)}.",
+                got=repr(one),
+                hint=suggest(one, experiment.models, "leave --model out for all of them."),
+            )
+    return models
+
+
+def _run(experiment: Experiment, models: Sequence[str], seeds: int, budget: float | None, out: Path) -> None:
+    from logsparse.tasks.ledger import missing, record
+
+    todo = missing(out, experiment.runs(seeds, models))
+    for number, run in enumerate(todo, start=1):
+        say(f"run {number} of {len(todo)}: {run}")
+        folder = out / ".unfinished" / run.folder
+        record(out, run, experiment.carry_out(run, budget=budget, folder=folder))
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _show(experiment: Experiment, out: Path, *, draw: bool) -> None:
+    from logsparse.pictures import save_figure
+    from logsparse.tasks.ledger import rows
+
+    found = rows(out, experiment.name)
     if not found:
-        say(f"nothing is recorded in {out} yet.")
+        say(f"{experiment.name}: nothing is recorded in {out} yet.")
         return
-    for score in ("R0.5", "R0.9"):
-        typer.echo(f"{synthetic.TASK}, {score}")
-        print_table(*synthetic.table(found, score))
-    picture = out / f"{synthetic.TASK}.svg"
-    if not show:
-        save_figure(synthetic.figure(found), picture)
+    for table in experiment.tables(found):
+        typer.echo(table.title)
+        print_table(table.head, table.lines)
+        typer.echo("")
+    if draw and experiment.figure is not None:
+        picture = out / f"{experiment.name}.svg"
+        save_figure(experiment.figure(found), picture)
         say(f"wrote {picture}")

@@ -16,6 +16,7 @@ from logsparse.data.synthetic import HORIZON, study
 from logsparse.forecaster import LogSparse
 from logsparse.metrics import score
 from logsparse.pictures import INK, new_figure
+from logsparse.tasks.experiment import Experiment, Table
 from logsparse.tasks.ledger import Row, Run
 from logsparse.train.loop import INTERRUPTED
 
@@ -32,8 +33,8 @@ NOISE = (0.0111, 0.0049)
 """R0.5 and R0.9 of a forecaster who knows each wave, at any t0."""
 
 
-def runs(seeds: int = 1, models: Sequence[str] = MODELS) -> list[Run]:
-    """All there are to do."""
+def runs(seeds: int, models: Sequence[str]) -> list[Run]:
+    """All there are to do, of these models."""
     return [Run(TASK, f"t0={t0}", model, seed) for seed in range(seeds) for t0 in T0 for model in models]
 
 
@@ -96,6 +97,11 @@ def table(rows: Iterable[Row], name: str = "R0.5") -> tuple[list[str], list[list
     return ["t0", *models], lines
 
 
+def tables(rows: Sequence[Row]) -> list[Table]:
+    """One for each score."""
+    return [Table(f"Synthetic study, {name}", *table(rows, name)) for name in ("R0.5", "R0.9")]
+
+
 def figure(rows: Iterable[Row]) -> Figure:
     """The paper's figure: error against t0, a line a model, and the floor that the noise sets."""
     head, lines = table(rows)
@@ -113,3 +119,6 @@ def figure(rows: Iterable[Row]) -> Figure:
     )
     axes.legend(frameon=False, fontsize=8, ncols=2)
     return drawn
+
+
+SYNTHETIC = Experiment(TASK, MODELS, runs, carry_out, tables, figure)

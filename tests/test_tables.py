@@ -1,0 +1,97 @@
+"""Tables 1 to 4: every cell of the paper has a run, settings fit, and rows come out beside the paper's numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from logsparse.tasks import tables
+from logsparse.tasks.ledger import COLUMNS, Row, Run
+from logsparse.tasks.published import SPARSE
+from logsparse.tasks.tables import TABLES, Case, models_of
+
+
+def row(case: str, model: str, **facts: str) -> Row:
+    return {**dict.fromkeys(COLUMNS, ""), "case": case, "model": model, "minutes": "1", "R0.9": "0.1", **facts}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_number_of_the_paper_has_a_model_and_a_case(name: str) -> None:
+    _, cases, published = TABLES[name]
+    assert set(published) <= set(cases)
+    assert {model for case in published.values() for model in case} <= set(models_of(name))
+    assert models_of(name)[0] == "seasonal-naive"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_settings_of_every_own_model_forecast_the_horizon_of_its_case(name: str) -> None:
+    for case in TABLES[name][1].values():
+        for model, make in case.configs.items():
+            assert make().horizon == case.horizon, (case.data, model)
+
+
+def test_sparse_and_full_models_have_the_lengths_and_cells_that_the_paper_tells() -> None:
+    for title, sparse, short in (("electricity-f, 1 day x 7", 768, 293), ("traffic-f, 1 day x 7", 576, 254)):
+        configs = TABLES["sparse"][1][title].configs
+        lengths = {model: make().length for model, make in configs.items()}
+        assert lengths["sparse"] == lengths["full, length"] == lengths["sparse+conv"] == sparse
+        assert lengths["full, memory"] == lengths["full+conv, memory"] == short
+        assert set(configs) == set(SPARSE[title])
+    stand_in = TABLES["sparse"][1]["solar-10min, 1 day x 7"].configs
+    found = {model: (make().length, make().model.kernel) for model, make in stand_in.items()}
+    assert found["sparse+conv"] == (1152, 6)
+    assert found["full, memory"] == (384, 1)
+    assert len(stand_in["sparse"]().model.patterns[0].distances(1152)) == 128
+
+
+def test_a_missing_set_has_no_runs_and_is_shown_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
+    granularities = next(one for one in tables.TABLES_OF_THE_PAPER if one.name == "granularities")
+    assert granularities.runs(1, granularities.models) == []
+    (table,) = granularities.tables([])
+    assert {line[5] for line in table.lines} == {"the data are not here"}
+    assert ["solar, 1 day x 7", "paper", "-", "0.210/0.082", "-", "the data are not here"] in table.lines
+
+
+def test_of_several_seeds_the_one_with_the_lowest_validation_loss_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
+    solar = "solar, 1 day x 7"
+    rows = [row(solar, "paper", **{"R0.5": f"0.{seed}", "validation_nll": loss}) for seed, loss in enumerate("312")]
+    (table,) = next(one for one in tables.TABLES_OF_THE_PAPER if one.name == "granularities").tables(rows)
+    shown = {line[1]: line[2] for line in table.lines if line[0] == solar}
+    assert shown["paper"] == "0.1000/0.1000"
+
+
+@pytest.fixture
+def tiny(hourly: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> Case:
+    """A case of two days at the end of two short series, its own model in small."""
+    import small
+
+    config = replace(small.config(epochs=1), horizon=24, context=30)
+    case = Case("solar", 24, 1, {"paper": lambda: config})
+    monkeypatch.setitem(TABLES, "tiny", ("Tiny", {"here": case}, {}))
+    monkeypatch.setattr(tables, "load", lambda _name: tables_panel(hourly))
+    return case
+
+
+def tables_panel(frame: pl.DataFrame) -> object:
+    from logsparse.data.frame import to_panel
+
+    return to_panel(frame)
+
+
+@pytest.mark.parametrize("model", ["paper", "seasonal-naive"])
+def test_a_run_gives_all_that_a_row_needs(model: str, tiny: Case, tmp_path: Path) -> None:
+    del tiny
+    carry_out = tables.TABLES_OF_THE_PAPER[0].carry_out
+    facts = carry_out(Run("tiny", "here", model), budget=None, folder=tmp_path / "run", verbose=False)
+    assert 0 <= float(facts["R0.5"]) < 2
+    assert facts["minutes"] >= 0
+    assert ("steps" in facts) == (model == "paper")
+    if model == "paper":
+        assert facts["config"]["method"] == "mean-path"
