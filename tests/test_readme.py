@@ -1,4 +1,4 @@
-"""The README's code runs, its commands exist, its pictures are there."""
+"""The code of the README and of docs/extending.md runs, its commands exist, its pictures are there."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+EXTENDING = (ROOT / "docs" / "extending.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", README + EXTENDING, flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_the_python_of_the_readme_runs_as_it_stands(number: int, tmp_path: Path) -> None:
+def test_the_python_of_readme_and_docs_runs_as_it_stands(number: int, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", BLOCKS[number]], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -23,7 +24,8 @@ def test_the_python_of_the_readme_runs_as_it_stands(number: int, tmp_path: Path)
 
 
 def test_the_readme_has_code_to_run() -> None:
-    assert BLOCKS
+    assert "```python" in README
+    assert "```python" in EXTENDING
 
 
 def test_the_pictures_of_the_readme_are_there() -> None:
