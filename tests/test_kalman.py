@@ -30,7 +30,7 @@ def some_model(size: tuple[int, int, int], seed: int = 0, *, moving: bool = True
     return LinearGaussian(
         mean_BD=normal(windows, states),
         covariance_BDD=half_BDD @ half_BDD.mT + 0.1 * torch.eye(states),
-        emission_LD=normal(steps, states),
+        emission_BLD=normal(windows, steps, states),
         offset_BL=normal(windows, steps),
         noise_BL=0.05 + normal(windows, steps).square(),
         innovation_BLD=0.5 * normal(windows, steps, states),
@@ -52,9 +52,11 @@ def joint(model: LinearGaussian) -> tuple[Tensor, Tensor]:
     means, rows = [], []
     for t in range(steps):
         # What the first state, the innovations and the noise of every step weigh in the value of step t.
-        first_BD = (model.emission_LD[t] @ power[t]).expand(windows, -1)
+        first_BD = model.emission_BLD[:, t] @ power[t]
         moved = [
-            model.innovation_BLD[:, s] @ power[t - s - 1].T @ model.emission_LD[t] if s < t else torch.zeros(windows)
+            (model.innovation_BLD[:, s] @ power[t - s - 1].T * model.emission_BLD[:, t]).sum(1)
+            if s < t
+            else torch.zeros(windows)
             for s in range(steps)
         ]
         noise = [model.noise_BL[:, t].sqrt() if s == t else torch.zeros(windows) for s in range(steps)]
@@ -85,7 +87,7 @@ def filter_log_density(model: LinearGaussian, value_BL: Tensor, observed_BL: Ten
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_density_and_gradients_are_those_of_the_joint_law(size: tuple[int, int, int], moving: bool) -> None:
     value_BL, observed_BL = some_values(size)
-    names = ["mean_BD", "covariance_BDD", "offset_BL", "noise_BL", "innovation_BLD"]
+    names = ["mean_BD", "covariance_BDD", "emission_BLD", "offset_BL", "noise_BL", "innovation_BLD"]
 
     def found(density: Callable[..., Tensor]) -> tuple[Tensor, list[Tensor]]:
         model = some_model(size, moving=moving)
@@ -158,7 +160,7 @@ def test_statsmodels_finds_the_same(end: int, moving: bool) -> None:
         values[end:] = np.nan
         theirs: Any = kalman.KalmanFilter(k_endog=1, k_states=states, k_posdef=1, tolerance=0)
         theirs.bind(np.asfortranarray(values[:, None]))
-        theirs["design"] = model.emission_LD.T[None].numpy()
+        theirs["design"] = model.emission_BLD[row].T[None].numpy()
         theirs["obs_intercept"] = model.offset_BL[row][None].numpy()
         theirs["obs_cov"] = model.noise_BL[row][None, None].numpy()
         theirs["transition"] = move_DD.numpy()
@@ -183,7 +185,7 @@ def test_it_stays_exact_where_noise_is_a_thousandth_of_the_states_over_many_step
     model = LinearGaussian(
         mean_BD=torch.zeros(1, states),
         covariance_BDD=100 * torch.eye(states)[None],
-        emission_LD=emission_LD,
+        emission_BLD=emission_LD[None],
         offset_BL=torch.zeros(1, steps),
         noise_BL=torch.full((1, steps), 1e-6),
         innovation_BLD=1e-4 * emission_LD[None],

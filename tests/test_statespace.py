@@ -67,7 +67,7 @@ def test_a_fresh_network_says_what_it_is_told_to_begin_with(structure: Structure
     slopes = int(structure.trend != 0)
     moves = model.innovation_BLD[..., 1 + slopes :]
     if structure.season > 1:
-        assert (moves * model.emission_LD[:, 1 + slopes :]).sum(-1).numpy() == pytest.approx(STARTS["season"])
+        assert (moves * model.emission_BLD[..., 1 + slopes :]).sum(-1).numpy() == pytest.approx(STARTS["season"])
     first = run_filter(model, batch.values_BL, torch.zeros_like(batch.observed_BL)).variance_BL[:, 0]
     parts = [STARTS["first_level"], structure.trend * STARTS["first_slope"], STARTS["noise"] + NOISE_FLOOR]
     parts += [STARTS["first_season"]] if structure.season > 1 else []

@@ -21,12 +21,12 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class LinearGaussian:
-    """One model a window; emission and transition are shared by all."""
+    """One model a window; the transition is shared by all."""
 
     mean_BD: Tensor
     covariance_BDD: Tensor
     """Of the state at the first step, before it is observed."""
-    emission_LD: Tensor
+    emission_BLD: Tensor
     offset_BL: Tensor
     noise_BL: Tensor
     """Variance of the observation around its state; above 0."""
@@ -45,7 +45,7 @@ class LinearGaussian:
         steps = slice(begin, end)
         return replace(
             self,
-            emission_LD=self.emission_LD[steps],
+            emission_BLD=self.emission_BLD[:, steps],
             offset_BL=self.offset_BL[:, steps],
             noise_BL=self.noise_BL[:, steps],
             innovation_BLD=self.innovation_BLD[:, steps],
@@ -76,9 +76,9 @@ def run_filter(model: LinearGaussian, value_BL: Tensor, observed_BL: Tensor) -> 
     error_LB = torch.where(observed_BL, value_BL.double() - model.offset_BL, 0).T
     state_BD, covariance_BDD = model.mean_BD, model.covariance_BDD
     means, variances = [], []
-    for a_D, noise_B, g_BD, seen_B1, value_B in _steps(model, seen_LB1, error_LB):
-        shared_BD, variance_B = _seen_through(covariance_BDD, a_D, noise_B)
-        mean_B = state_BD @ a_D
+    for a_BD, noise_B, g_BD, seen_B1, value_B in _steps(model, seen_LB1, error_LB):
+        shared_BD, variance_B = _seen_through(covariance_BDD, a_BD, noise_B)
+        mean_B = (state_BD * a_BD).sum(-1)
         # Gain = shared / variance; its root twice keeps the covariance symmetric to the last bit.
         root_B1 = torch.rsqrt(variance_B).unsqueeze(-1) * seen_B1
         pull_BD = shared_BD * root_B1
@@ -100,9 +100,9 @@ def draw_paths(model: LinearGaussian, normal_BNL: Tensor) -> Tensor:
     normal_BNL = normal_BNL.double()
     state_BND, covariance_BDD = model.mean_BD[:, None].expand(-1, normal_BNL.shape[1], -1), model.covariance_BDD
     values = []
-    for a_D, noise_B, g_BD, normal_BN in _steps(model, normal_BNL.permute(2, 0, 1)):
-        shared_BD, variance_B = _seen_through(covariance_BDD, a_D, noise_B)
-        values.append(state_BND @ a_D + torch.sqrt(variance_B)[:, None] * normal_BN)
+    for a_BD, noise_B, g_BD, normal_BN in _steps(model, normal_BNL.permute(2, 0, 1)):
+        shared_BD, variance_B = _seen_through(covariance_BDD, a_BD, noise_B)
+        values.append((state_BND @ a_BD.unsqueeze(-1)).squeeze(-1) + torch.sqrt(variance_B)[:, None] * normal_BN)
         pull_BD = shared_BD * torch.rsqrt(variance_B).unsqueeze(-1)
         state_BND = state_BND + pull_BD[:, None] * normal_BN.unsqueeze(-1)
         covariance_BDD = _learned(covariance_BDD, pull_BD, g_BD, model.transition_DD)
@@ -112,14 +112,14 @@ def draw_paths(model: LinearGaussian, normal_BNL: Tensor) -> Tensor:
 
 
 def _steps(model: LinearGaussian, *more: Tensor) -> zip[tuple[Tensor, ...]]:
-    parts = (model.emission_LD, model.noise_BL.T, model.innovation_BLD.transpose(0, 1), *more)
+    parts = (model.emission_BLD.transpose(0, 1), model.noise_BL.T, model.innovation_BLD.transpose(0, 1), *more)
     return zip(*(part.unbind(0) for part in parts), strict=True)
 
 
-def _seen_through(covariance_BDD: Tensor, a_D: Tensor, noise_B: Tensor) -> tuple[Tensor, Tensor]:
+def _seen_through(covariance_BDD: Tensor, a_BD: Tensor, noise_B: Tensor) -> tuple[Tensor, Tensor]:
     """Covariance of the state with the value, and the variance of the value."""
-    shared_BD = covariance_BDD @ a_D
-    return shared_BD, shared_BD @ a_D + noise_B
+    shared_BD = (covariance_BDD @ a_BD.unsqueeze(-1)).squeeze(-1)
+    return shared_BD, (shared_BD * a_BD).sum(-1) + noise_B
 
 
 def _learned(covariance_BDD: Tensor, pull_BD: Tensor, g_BD: Tensor, transition_DD: Tensor | None) -> Tensor:

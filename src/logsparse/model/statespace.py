@@ -26,6 +26,7 @@ from logsparse.model.recurrent import initialise_lstm, lstm_layers, read_layers
 STARTS = {
     "offset": 0.0,
     "noise": 0.3,
+    "sight": 1.0,
     "level": 0.05,
     "slope": 0.005,
     "season": 0.1,
@@ -113,8 +114,11 @@ class Structural(Network):
         """Strengths at every step; the first states as they are first looked at, each at its own step."""
         raw = dict(zip(STARTS, raw_BLP.double().unbind(-1), strict=True))
         told = {name: part if name == "offset" else softplus(part) for name, part in raw.items()}
-        emission_LD, slopes = self.emission_LD, int(self.structure.trend != 0)
-        basis_LS = emission_LD[:, 1 + slopes :]
+        slopes = int(self.structure.trend != 0)
+        level_LD, basis_LS = self.emission_LD[:, : 1 + slopes], self.emission_LD[:, 1 + slopes :]
+        # A level that all steps saw alike would be as uncertain at night as the sun at noon (docs/LOG.md).
+        level_BLD = told["sight"].unsqueeze(-1) * level_LD
+        emission_BLD = torch.cat([level_BLD, basis_LS.expand(len(raw_BLP), -1, -1)], -1)
         moves = ["level", *["slope"] * slopes]
         innovation_BLD = torch.cat(
             [torch.stack([told[name] for name in moves], -1), told["season"].unsqueeze(-1) * basis_LS], -1
@@ -126,7 +130,7 @@ class Structural(Network):
         return LinearGaussian(
             mean_BD=torch.zeros_like(first_BD),
             covariance_BDD=torch.diag_embed(first_BD.square()),
-            emission_LD=emission_LD,
+            emission_BLD=emission_BLD,
             offset_BL=told["offset"],
             noise_BL=(told["noise"] + NOISE_FLOOR).square(),
             innovation_BLD=innovation_BLD,
