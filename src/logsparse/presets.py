@@ -91,6 +91,7 @@ def default(context: int, horizon: int) -> Config:
         norm="pre",
         unknown_series=0.1,
         see_missing=True,
+        anchor=True,
     )
     train = TrainConfig(optimiser="adamw", schedule="one-cycle", average=0.99, epochs=10, steps_per_epoch=100, lr=3e-3)
     return Config(context=context, horizon=horizon, model=model, train=train)
