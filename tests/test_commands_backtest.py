@@ -90,3 +90,9 @@ def test_a_folder_that_is_called_like_a_model_does_not_hide_it(
     assert logsparse("backtest", *words).code == 0
     ls.load(place / "model").save("seasonal-naive")
     assert logsparse("backtest", "seasonal-naive", place / "hours.csv").code == 0
+
+
+def test_a_horizon_of_nothing_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "hours.csv"
+    pl.DataFrame({"unique_id": "a", "ds": range(100), "y": range(100)}).write_csv(path)
+    assert "horizon must be at least 1. Got 0." in refusal("backtest", "seasonal-naive", path, "--horizon", 0)

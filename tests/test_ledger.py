@@ -48,6 +48,15 @@ def test_a_row_that_was_cut_is_refused(tmp_path: Path) -> None:
         rows(tmp_path, "waves")
 
 
+@pytest.mark.parametrize(("was", "becomes"), [(b"0.123457", b"abc"), (b"0.123457", b""), (b"waves,", b"\xff,")])
+def test_a_row_whose_figures_are_none_is_refused(was: bytes, becomes: bytes, tmp_path: Path) -> None:
+    record(tmp_path, Run("waves", "x", "a"), FACTS)
+    path = tmp_path / "waves.csv"
+    path.write_bytes(path.read_bytes().replace(was, becomes))
+    with pytest.raises(DataError, match="a score that is no number"):
+        rows(tmp_path, "waves")
+
+
 def test_checkpoints_of_different_runs_have_different_folders() -> None:
     runs = [Run("waves", case, model, seed) for case in ("t0=24", "t0=2") for model in ("a", "b") for seed in (0, 1)]
     assert len({run.folder for run in runs}) == len(runs)

@@ -130,6 +130,15 @@ def test_a_time_budget_ends_training() -> None:
     assert time.monotonic() - began < 30
 
 
+def test_a_run_whose_time_was_over_can_be_taken_up_and_ends_at_once(tmp_path: Path) -> None:
+    first = training(tmp_path, epochs=10_000, steps_per_epoch=100, patience=None, minutes=0.02)
+    first.run()
+    again = training(tmp_path, epochs=10_000, steps_per_epoch=100, patience=None, minutes=0.02)
+    assert again.run().ended == "0.02 minutes are over"
+    assert again.step == first.step
+    assert weights(again.network) == weights(first.network)
+
+
 def test_a_loss_that_is_not_finite_stops_with_the_last_checkpoint_kept(tmp_path: Path) -> None:
     run = training(tmp_path, epochs=2)
     run.run()

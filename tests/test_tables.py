@@ -37,13 +37,13 @@ def test_sparse_and_full_models_have_the_lengths_and_cells_that_the_paper_tells(
     for title, sparse, short in (("electricity-f, 1 day x 7", 768, 293), ("traffic-f, 1 day x 7", 576, 254)):
         configs = TABLES["sparse"][1][title].configs
         lengths = {model: make().length for model, make in configs.items()}
-        assert lengths["sparse"] == lengths["full, length"] == lengths["sparse+conv"] == sparse
-        assert lengths["full, memory"] == lengths["full+conv, memory"] == short
+        assert lengths["sparse"] == lengths["full-length"] == lengths["sparse+conv"] == sparse
+        assert lengths["full-memory"] == lengths["full+conv-memory"] == short
         assert set(configs) == set(SPARSE[title])
     stand_in = TABLES["sparse"][1]["solar-10min, 1 day x 7"].configs
     found = {model: (make().length, make().model.kernel) for model, make in stand_in.items()}
     assert found["sparse+conv"] == (1152, 6)
-    assert found["full, memory"] == (384, 1)
+    assert found["full-memory"] == (384, 1)
     assert len(stand_in["sparse"]().model.patterns[0].distances(1152)) == 128
 
 

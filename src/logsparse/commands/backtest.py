@@ -73,7 +73,7 @@ def _forecaster(model: str, horizon: int | None) -> Forecaster:
         return forecaster
     if horizon is None and model in NAMES:
         raise ConfigError("A model that is fitted here needs --horizon.", got="none", hint="try --horizon 24.")
-    return named(model, horizon or 1)
+    return named(model, 1 if horizon is None else horizon)
 
 
 def _limit(forecaster: Forecaster, minutes: float, *, trains: bool) -> None:

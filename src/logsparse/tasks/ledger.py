@@ -46,15 +46,29 @@ def rows(folder: Path, task: str) -> list[Row]:
     path = folder / f"{task}.csv"
     if not path.exists():
         return []
-    with path.open(newline="") as file:
-        found = list(csv.DictReader(file))
-    if any(set(row) != set(COLUMNS) or None in row.values() for row in found):
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            found = list(csv.DictReader(file))
+        whole = all(set(row) == set(COLUMNS) and None not in row.values() and _counts(row) for row in found)
+    except (UnicodeDecodeError, csv.Error):
+        whole = False
+    if not whole:
         raise DataError(
             f"{path} must hold whole rows of {', '.join(COLUMNS)}.",
-            got="other columns, or a row that was cut",
+            got="other columns, a row that was cut, or a score that is no number",
             hint="mend it, or move it away: its runs are then done again.",
         )
     return found
+
+
+def _counts(row: Row) -> bool:
+    """Whether its figures are figures; a model of points has no R0.9, one that is not trained no loss."""
+    try:
+        _ = [float(row[name]) for name in ("R0.5", "minutes")]
+        _ = [float(row[name] or 0) for name in ("R0.9", "validation_nll")]
+    except ValueError:
+        return False
+    return True
 
 
 def missing(folder: Path, runs: Sequence[Run]) -> list[Run]:

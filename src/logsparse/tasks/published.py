@@ -61,19 +61,19 @@ KERNELS: dict[str, dict[str, Scores]] = {
 # Table 3: sparse against full attention, of the same memory and of the same length.
 SPARSE: dict[str, dict[str, Scores]] = {
     "electricity-f, 1 day x 7": {
-        "full, memory": (0.083, 0.051),
-        "full, length": (0.082, 0.047),
+        "full-memory": (0.083, 0.051),
+        "full-length": (0.082, 0.047),
         "sparse": (0.084, 0.047),
-        "full+conv, memory": (0.078, 0.048),
-        "full+conv, length": (0.074, 0.042),
+        "full+conv-memory": (0.078, 0.048),
+        "full+conv-length": (0.074, 0.042),
         "sparse+conv": (0.079, 0.049),
     },
     "traffic-f, 1 day x 7": {
-        "full, memory": (0.161, 0.109),
-        "full, length": (0.147, 0.096),
+        "full-memory": (0.161, 0.109),
+        "full-length": (0.147, 0.096),
         "sparse": (0.150, 0.098),
-        "full+conv, memory": (0.149, 0.102),
-        "full+conv, length": (0.139, 0.090),
+        "full+conv-memory": (0.149, 0.102),
+        "full+conv-length": (0.139, 0.090),
         "sparse+conv": (0.138, 0.092),
     },
 }

@@ -87,7 +87,10 @@ def carry_out(run: Run, *, budget: float | None, folder: Path, verbose: bool = T
 def table(rows: Iterable[Row], name: str = "R0.5") -> tuple[list[str], list[list[str]]]:
     """Head and rows: one row a t0, one column a model, the mean over seeds."""
     found: dict[tuple[int, str], list[float]] = {}
+    known = {f"t0={t0}" for t0 in T0}
     for row in rows:
+        if row["case"] not in known:
+            continue
         found.setdefault((int(row["case"].removeprefix("t0=")), row["model"]), []).append(float(row[name]))
     models = [model for model in MODELS if any(model == there for _, there in found)]
     lines = []

@@ -46,8 +46,8 @@ def _fine_models(make: Callable[..., Config], short: int) -> dict[str, Callable[
         f"{kind}{'+conv' if conv else ''}{constraint}": partial(make, sparse=kind == "sparse", conv=conv, **context)
         for conv in (False, True)
         for kind, constraint, context in (
-            ("full", ", memory", {"context": short}),
-            ("full", ", length", {}),
+            ("full", "-memory", {"context": short}),
+            ("full", "-length", {}),
             ("sparse", "", {}),
         )
     }

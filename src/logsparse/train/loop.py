@@ -89,6 +89,7 @@ class Training:
         began, every = time.monotonic() - self.story.seconds, self.look_every
         with Progress(f"training, seed {self.seed}", self.steps, verbose=self.verbose and self.ranks.leads) as progress:
             progress.skip_to(self.step)
+            looked_at = self.step
             try:
                 while self.step < self.steps and not self.stopping.stop:
                     self.story.seconds = time.monotonic() - began
@@ -101,7 +102,7 @@ class Training:
                     progress.step(1, nll=loss, **self._best())
             except KeyboardInterrupt:
                 self.story.ended = INTERRUPTED
-            if self.step % every and self.step:
+            if self.step % every and self.step > looked_at:
                 self.look(loss)
                 progress.step(0, nll=loss, **self._best())
         if self.stopping.stop and self.step < self.steps:
