@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logsparse.baselines.factorise import Doubles, Lagged, Observed, Strength, factorise, solve_factors
-from logsparse.checks import is_whole, whole
+from logsparse.checks import above_zero, is_whole, whole
 from logsparse.data.calendar import DAY, Freq
 from logsparse.data.panel import Panel
 from logsparse.errors import ConfigError, DataError
@@ -71,8 +71,7 @@ class Trmf(Forecaster):
         whole("sweeps", self.sweeps, hint="count how often each part is solved.")
         whole("seed", self.seed, hint="write any number from 0 on.", least=0)
         for name, value in (("temporal", self.temporal), ("ridge", self.ridge)):
-            if not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-                raise ConfigError(f"{name} must be a number above 0.", got=f"{value!r}", hint="1.0 is usual.")
+            above_zero(name, value, hint="1.0 is usual.")
         if self.lags is not None and not _are_lags(self.lags):
             raise ConfigError(
                 "lags must be a list of whole numbers of steps, at least 1.",
