@@ -29,7 +29,7 @@ from logsparse.data.windows import Windows
 from logsparse.metrics import score
 from logsparse.model.decode import decode_plainly
 from logsparse.model.transformer import Transformer
-from logsparse.train.batches import TrainingSet
+from logsparse.train.batches import TrainingSet, windows_of
 from logsparse.train.loop import Story, Training
 from machine import write_result
 
@@ -115,7 +115,7 @@ def main() -> None:
         cutoffs = [panel.lengths - 24 * days for days in range(7, 0, -1)]
         data = TrainingSet.of(panel.cut(cutoffs[0]), config)
     network, story = train(config, data, asked.seed, asked.folder)
-    windows = Windows(panel, data.features, context=config.context, horizon=config.horizon, lags=config.model.lags)
+    windows = windows_of(panel, data.features, config)
     found = judge(network, windows, panel, cutoffs)
     row = {
         "task": asked.task,

@@ -29,10 +29,10 @@ from logsparse.config import Config, ModelConfig
 from logsparse.data.candidates import Pairs
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
-from logsparse.data.windows import Windows
 from logsparse.model.decode import decode_plainly, draws
 from logsparse.model.sample import Sampling, sample, series_keys
 from logsparse.model.transformer import Transformer
+from logsparse.train.batches import windows_of
 from machine import write_result
 
 # S series, N paths, H horizon
@@ -79,9 +79,7 @@ def ours(name: str, minutes: float, rounds: int) -> list[dict[str, Any]]:
     model, rows = trained(CONFIGS[name](), minutes), []
     history = panel()
     config, series = model.config_, len(history)
-    windows = Windows(
-        model.known_.retell(history), model.features_, context=CONTEXT, horizon=HORIZON, lags=config.model.lags
-    )
+    windows = windows_of(model.known_.retell(history), model.features_, config)
 
     def cached(method: str, paths: int, seed: int = 0, every: int = 1) -> Any:
         chosen = np.arange(0, series, every)

@@ -106,13 +106,26 @@ PATTERNS: list[Pattern] = [
 @pytest.mark.parametrize("kernel", [1, 2, 6, 40])
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
 @pytest.mark.parametrize(
-    "model", [{}, {"width": 12, "norm": "pre", "head_width": "split", "lags": (1, 2, 9), "anchor": True}], ids=str
+    "model",
+    [{}, {"width": 12, "norm": "pre", "head_width": "split", "lags": (1, 2, 9), "anchor": True, "profiles": ("2x3",)}],
+    ids=str,
 )
 def test_cached_paths_equal_plain_ones(method: str, kernel: int, pattern: Pattern, model: dict[str, Any]) -> None:
     network, batch = at_the_end({"patterns": (pattern,), "kernel": kernel, **model})
     uniform = draws(0, keys(*range(5)), 4, 6)
     found = decode(network, batch, uniform, [0.5], method).paths_BNH
     torch.testing.assert_close(found, decode_plainly(network, batch, uniform, method), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_nothing_forecast_or_fed_back_is_below_the_lowest_value(method: str) -> None:
+    network, batch = at_the_end({"lowest": 30.0})
+    uniform = draws(0, keys(*range(5)), 4, 6)
+    found = decode(network, batch, uniform, [0.1, 0.9], method)
+    assert min(float(part.min()) for part in (found.paths_BNH, found.mean_BH, found.quantiles_BQH)) == 30
+    torch.testing.assert_close(found.paths_BNH, decode_plainly(network, batch, uniform, method), rtol=1e-5, atol=1e-4)
+    free = decode(at_the_end()[0], batch, uniform, [0.1, 0.9], method)
+    assert float(free.paths_BNH.min()) < 30
 
 
 def test_batches_split_otherwise_give_the_same_paths() -> None:

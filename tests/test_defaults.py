@@ -68,3 +68,34 @@ def test_short_series_get_a_short_context_and_few_lags() -> None:
 
 def test_a_given_context_is_kept() -> None:
     assert recommend(panel(np.ones(900)), 24, 500).context == 500
+
+
+@pytest.mark.parametrize(
+    ("freq", "profiles"),
+    [
+        ("h", ("24x7", "24x28", "168x4")),
+        ("D", ("7x4",)),
+        ("MS", ("12x4",)),
+        ("15min", ("96x7", "96x28", "672x4")),
+        ("YS", ()),
+    ],
+)
+def test_profiles_follow_from_the_frequency(freq: str, profiles: tuple[str, ...]) -> None:
+    assert recommend(panel(np.ones(4000), freq), 8).model.profiles == profiles
+
+
+def test_short_series_get_the_profiles_they_can_fill() -> None:
+    assert recommend(panel(np.ones(100)), 12).model.profiles == ("24x7", "24x28")
+    assert recommend(panel(np.ones(60)), 12).model.profiles == ()
+
+
+def test_a_calendar_feature_must_have_come_round() -> None:
+    assert recommend(panel(np.ones(4000)), 24).features == ("weekday", "hour")
+    assert recommend(panel(np.ones(2 * 365 * 24 + 2)), 24).features == ("month", "weekday", "hour")
+    assert recommend(panel(np.ones(300), "D"), 7).features == ("day", "weekday")
+
+
+def test_zero_is_a_bound_where_values_rest_on_it_and_not_because_none_was_below_it() -> None:
+    assert recommend(panel(FAMILIES["zero-inflated"]), 5).model.lowest == 0
+    assert recommend(panel(RNG.uniform(0.1, 30, 300)), 5).model.lowest is None
+    assert recommend(panel(np.where(RNG.random(300) < 0.4, 0, RNG.normal(size=300))), 5).model.lowest is None

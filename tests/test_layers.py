@@ -20,7 +20,7 @@ ORDER = [
     "config", "presets",
     "data.calendar", "data.panel", "data.columns", "data.times",
     "data.delimited", "data.parts", "data.files", "data.table", "data.grid", "data.frame", "data.clock", "data.future",
-    "data.moments", "data.features", "data.scale", "data.candidates", "data.sampler", "data.windows",
+    "data.moments", "data.features", "data.scale", "data.profile", "data.candidates", "data.sampler", "data.windows",
     "data.known", "data.keep", "data.synthetic",
     "defaults",
     "pictures", "progress",

@@ -15,7 +15,9 @@ from logsparse.train.loop import Training
 
 
 def made() -> tuple[Recurrent, TrainingSet, Batch]:
-    settings = small.config({"width": 9, "layers": 3, "lags": (1, 4), "see_missing": True, "anchor": True})
+    settings = small.config(
+        {"width": 9, "layers": 3, "lags": (1, 4), "profiles": ("2x2", "3x1"), "see_missing": True, "anchor": True}
+    )
     data = TrainingSet.of(small.panel(), settings)
     network = Recurrent(settings.model, length=settings.length, features=len(data.features), series=5)
     network.initialise(torch.Generator().manual_seed(0))

@@ -42,6 +42,20 @@ def test_values_that_are_not_observed_do_not_count_whatever_they_are() -> None:
     assert scale(values_BC, np.array([[True, False, False, False]])) == 3
 
 
+@given(factor=st.floats(1e-6, 1e6), history=hnp.arrays(np.float64, 5, elements=st.floats(-100, 100)))
+def test_without_the_one_the_scale_follows_the_unit_of_the_data(factor: float, history: Floats) -> None:
+    seen = np.ones((1, 5), bool)
+    mean = np.abs(history).mean()
+    found = scale(history[None] * factor, seen, plus_one=False)
+    np.testing.assert_allclose(found, mean * factor if mean * factor > 0 else 1.0, rtol=1e-9)
+
+
+def test_without_the_one_a_history_of_zeros_or_of_nothing_has_scale_one() -> None:
+    zeros_BC = np.zeros((2, 3), np.float32)
+    observed_BC = np.array([[True] * 3, [False] * 3])
+    np.testing.assert_array_equal(scale(zeros_BC, observed_BC, plus_one=False), [1, 1])
+
+
 @given(values_T=values, data=st.data())
 def test_rolling_scale_is_the_scale_of_each_history(values_T: Floats, data: st.DataObject) -> None:
     context = data.draw(st.integers(1, len(values_T)))

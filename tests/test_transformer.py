@@ -54,7 +54,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "own pattern a layer": {"patterns": (full(), restart(8))},
     "no series": {"embed_series": False},
     "anchored": {"anchor": True, "lags": (1, 5)},
-    "anchored, missing seen": {"anchor": True, "see_missing": True, "lags": (1, 5)},
+    "anchored, missing seen": {"anchor": True, "see_missing": True, "lags": (1, 5), "profiles": ("3x2",)},
 }
 
 

@@ -14,12 +14,14 @@ from logsparse.data.calendar import Freq
 from logsparse.data.candidates import Candidates, split
 from logsparse.data.features import Features
 from logsparse.data.panel import Floats, Panel
+from logsparse.data.profile import Profile
 from logsparse.data.sampler import Sampler
 from logsparse.data.windows import Batch, Windows
 from logsparse.errors import ConfigError
 
 NAN = np.float32(np.nan)
 lengths_ = st.lists(st.integers(1, 40), min_size=1, max_size=5)
+profiles_ = st.lists(st.builds(Profile, st.integers(1, 6), st.integers(1, 4)), max_size=2)
 lags_ = st.lists(st.integers(1, 12), min_size=1, max_size=3, unique=True).map(tuple)
 
 
@@ -57,10 +59,21 @@ def seen(panel: Panel, series: int, step: int) -> tuple[float, bool]:
     return float(panel[series][step]), True
 
 
+def profile_at(windows: Windows, series: int, step: int, profile: Profile) -> tuple[float, float, bool]:
+    nearest = next(n for n in range(99) if n * profile.step >= windows.horizon)
+    earlier = [seen(windows.panel, series, step - (nearest + n) * profile.step) for n in range(profile.count)]
+    values = [value for value, there in earlier if there]
+    if not values:
+        return 0.0, 0.0, False
+    return float(np.mean(values)), float(np.abs(np.array(values) - np.mean(values)).mean()), True
+
+
 def by_definition(windows: Windows, series: int, start: int) -> dict[str, Floats]:
     panel, steps = windows.panel, range(start - windows.context, start + windows.horizon)
     target = np.array([seen(panel, series, step) for step in steps])
     lagged = np.array([[seen(panel, series, step - lag) for lag in windows.lags] for step in steps])
+    profiled = np.array([[profile_at(windows, series, step, p) for p in windows.profiles] for step in steps])
+    profiled = profiled.reshape(len(steps), len(windows.profiles), 3)
     history = target[: windows.context][target[: windows.context, 1] == 1, 0]
     features = windows.features(panel, np.array([series]), np.array([list(steps)]))[0]
     features[np.array(steps) < 0] = 0
@@ -69,6 +82,9 @@ def by_definition(windows: Windows, series: int, start: int) -> dict[str, Floats
         "observed_BL": target[:, 1],
         "lagged_BLK": lagged[..., 0],
         "lag_observed_BLK": lagged[..., 1],
+        "profile_BLR": profiled[..., 0],
+        "spread_BLR": profiled[..., 1],
+        "profile_observed_BLR": profiled[..., 2],
         "features_BLF": features,
         "scale_B": np.asarray(1 + np.abs(history).mean() if len(history) else 1.0),
         "series_B": np.asarray(series),
@@ -76,19 +92,27 @@ def by_definition(windows: Windows, series: int, start: int) -> dict[str, Floats
     }
 
 
-@given(lengths=lengths_, context=st.integers(1, 12), horizon=st.integers(1, 6), lags=lags_, seed=st.integers(0, 9))
+@given(
+    lengths=lengths_,
+    context=st.integers(1, 12),
+    horizon=st.integers(1, 6),
+    lags=lags_,
+    profiles=profiles_,
+    seed=st.integers(0, 9),
+)
 def test_a_batch_is_its_windows_cut_one_by_one(
-    lengths: list[int], context: int, horizon: int, lags: tuple[int, ...], seed: int
+    lengths: list[int], context: int, horizon: int, lags: tuple[int, ...], profiles: list[Profile], seed: int
 ) -> None:
     panel = panel_of([*lengths, horizon + 1], stored=horizon, seed=seed)
     pairs = Sampler(Candidates.of(panel, context, horizon)).draw(7, np.random.default_rng(seed))
     series_B = np.append(pairs.series_B, np.arange(len(panel)))
     start_B = np.append(pairs.start_B, panel.lengths)  # and what a prediction asks for
-    windows = Windows(panel, Features.fit(panel, covariates=["price"]), context=context, horizon=horizon, lags=lags)
+    features = Features.fit(panel, covariates=["price"])
+    windows = Windows(panel, features, context=context, horizon=horizon, lags=lags, profiles=profiles)
     batch = windows(series_B, start_B)
     for row, (series, start) in enumerate(zip(series_B, start_B, strict=True)):
         for name, expected in by_definition(windows, int(series), int(start)).items():
-            np.testing.assert_allclose(getattr(batch, name)[row].numpy(), expected, rtol=1e-6, err_msg=name)
+            np.testing.assert_allclose(getattr(batch, name)[row].numpy(), expected, rtol=1e-6, atol=1e-6, err_msg=name)
 
 
 @given(
@@ -96,18 +120,25 @@ def test_a_batch_is_its_windows_cut_one_by_one(
     context=st.integers(1, 12),
     horizon=st.integers(1, 6),
     lags=lags_,
+    profiles=profiles_,
     poison=st.sampled_from([NAN, 3e38, -3e38, np.inf, 0.0]),
     seed=st.integers(0, 9),
 )
 def test_windows_never_touch_values_at_or_after_the_cutoff(
-    lengths: list[int], context: int, horizon: int, lags: tuple[int, ...], poison: float, seed: int
+    lengths: list[int],
+    context: int,
+    horizon: int,
+    lags: tuple[int, ...],
+    profiles: list[Profile],
+    poison: float,
+    seed: int,
 ) -> None:
     stored = 2 * horizon
     calm = panel_of([*lengths, horizon + 1], stored=stored, seed=seed)
     batches = []
     for panel in (calm, poisoned(calm, poison)):
         features = Features.fit(panel, covariates=["price"])
-        windows = Windows(panel, features, context=context, horizon=horizon, lags=lags)
+        windows = Windows(panel, features, context=context, horizon=horizon, lags=lags, profiles=profiles)
         pairs = Sampler(Candidates.of(panel, context, horizon)).draw(7, np.random.default_rng(seed))
         trained = windows(pairs.series_B, pairs.start_B).clone()
         # From one step before the cutoff to as far behind it as covariates are known.

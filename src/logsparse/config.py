@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from types import NoneType, UnionType
@@ -85,10 +86,16 @@ class ModelConfig:
     """Share of training windows whose series counts as unknown, so that new series can be forecast."""
     lags: tuple[int, ...] = (1,)
     """Earlier values given as inputs, in steps back; 1 is the previous value."""
+    profiles: tuple[str, ...] = ()
+    """Mean and spread of earlier values given as inputs: 24x7 is every 24 steps back, seven times."""
+    scale: Literal["one-plus-mean", "mean"] = "one-plus-mean"
+    """What values are divided by: 1 + mean size of the history, as in DeepAR, or the mean size, whatever the unit."""
     see_missing: bool = False
     """Whether the inputs say which lagged values were observed."""
     anchor: bool = False
     """Whether the location is told as a correction to a mix of the lagged values, whose weights are learned."""
+    lowest: float | None = None
+    """No forecast is below this value; none: there is no bound."""
     dropout: float = 0.1
     """Share dropped of attention weights, attention output and feed-forward output in training."""
     likelihood: str = "gaussian"
@@ -109,6 +116,12 @@ class ModelConfig:
             self.lags[:1] == (1,) and len(set(self.lags)) == len(self.lags) and min(self.lags) >= 1,
             self.lags,
             "write lags=(1, 24, 168) for the value before, a day ago and a week ago.",
+        )
+        _require(
+            "profiles must be steps and counts such as 24x7, each above 0.",
+            all(re.fullmatch("[1-9][0-9]*x[1-9][0-9]*", profile) for profile in self.profiles),
+            self.profiles,
+            "write profiles=('24x7', '168x4') for a week of days and a month of weeks.",
         )
         split_fits = self.head_width == "full" or (self.width is not None and self.width % self.heads == 0)
         _require(

@@ -9,7 +9,8 @@ import numpy as np
 from logsparse import presets
 from logsparse.config import Config
 from logsparse.data.calendar import DAY, Freq
-from logsparse.data.panel import Panel
+from logsparse.data.features import features_for
+from logsparse.data.panel import Floats, Panel
 from logsparse.errors import ConfigError
 
 # From this share of exact zeros on, zero is a value of its own: night, or no sale today.
@@ -18,19 +19,33 @@ _MANY_ZEROS = 0.1
 _SMALL_COUNT = 50
 # The longest context taken unasked: beyond, every step of training costs more than it brings.
 _LONGEST = 336
+_ONCE_A_YEAR = ("month", "day_of_year")
+_YEAR = 365 * DAY
 
 
 def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
-    """Context and lags from the frequency and the lengths, the likelihood from the values."""
+    """Context, lags, profiles and features from the frequency and the lengths, the likelihood from the values."""
     context = _context(panel, horizon) if context is None else context
     config = presets.default(context, horizon)
-    return replace(config, model=replace(config.model, lags=_lags(panel), likelihood=likelihood_for(panel)))
+    model = replace(
+        config.model,
+        lags=_lags(panel),
+        profiles=_profiles(panel),
+        likelihood=likelihood_for(panel),
+        lowest=0.0 if _ends_at_zero(_seen(panel)) else None,
+    )
+    return replace(config, features=_features(panel), model=model)
 
 
 def check_reach(config: Config, panel: Panel) -> None:
     """A context or lag that nothing can fill would cost memory and teach nothing."""
-    longest = int(panel.lengths.max())
-    for name, reach in (("context", config.context), ("The longest lag", max(config.model.lags))):
+    longest, profiles = int(panel.lengths.max()), [int(profile.split("x")[0]) for profile in config.model.profiles]
+    asked = {
+        "context": config.context,
+        "The longest lag": max(config.model.lags),
+        "A profile's step": max(profiles, default=1),
+    }
+    for name, reach in asked.items():
         if reach > longest:
             raise ConfigError(
                 f"{name} must not be longer than the longest series.",
@@ -41,13 +56,22 @@ def check_reach(config: Config, panel: Panel) -> None:
 
 def likelihood_for(panel: Panel) -> str:
     """The family whose support and shape fit the values seen."""
-    seen = np.concatenate([panel[i] for i in range(len(panel))])
-    seen = seen[~np.isnan(seen)]
+    seen = _seen(panel)
     if seen.size == 0 or seen.min() < 0:
         return "student-t"
     if np.quantile(seen, 0.9) <= _SMALL_COUNT and (seen == np.floor(seen)).all() and seen.max() > 1:
         return "negative-binomial"
-    return "zero-inflated" if (seen == 0).mean() >= _MANY_ZEROS else "student-t"
+    return "zero-inflated" if _ends_at_zero(seen) else "student-t"
+
+
+def _seen(panel: Panel) -> Floats:
+    values = np.concatenate([panel[i] for i in range(len(panel))])
+    return values[~np.isnan(values)]
+
+
+def _ends_at_zero(seen: Floats) -> bool:
+    """Zero is often met and never passed: night, or no sale. That no value was below it yet would not be enough."""
+    return bool(seen.size and seen.min() >= 0 and (seen == 0).mean() >= _MANY_ZEROS)
 
 
 def _context(panel: Panel, horizon: int) -> int:
@@ -66,6 +90,23 @@ def _lags(panel: Panel) -> tuple[int, ...]:
     longest = int(np.median(panel.lengths)) // 2
     lags = {lag for lag in (*around, *weekly) if 1 < lag <= longest} if season > 1 else set()
     return (1, *sorted(lags))
+
+
+def _profiles(panel: Panel) -> tuple[str, ...]:
+    """A week and four weeks of the same hour, four weeks of the same hour and weekday; else four seasons."""
+    season = _season(panel.freq)
+    if season == 1:
+        return ()
+    wanted = [(season, 7), (season, 28), (7 * season, 4)] if _is_fine(panel.freq) else [(season, 4)]
+    longest = int(np.median(panel.lengths)) // 2
+    return tuple(f"{step}x{count}" for step, count in wanted if 2 * step <= longest)
+
+
+def _features(panel: Panel) -> tuple[str, ...]:
+    """What comes round within the data: a month, year or age seen for the first time in a forecast misleads."""
+    yearly = panel.freq.kind != "index" and panel.ends().max() - panel.starts.min() >= 2 * _YEAR
+    named = features_for(panel.freq)
+    return tuple(name for name in named if name not in ("age", "year") and (yearly or name not in _ONCE_A_YEAR))
 
 
 def _is_fine(freq: Freq) -> bool:

@@ -31,7 +31,7 @@ from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
 from logsparse.model.transformer import Transformer
 from logsparse.progress import Progress
-from logsparse.train.batches import Draws, TrainingSet
+from logsparse.train.batches import Draws, TrainingSet, looks_back, windows_of
 from logsparse.train.distributed import Ranks, device_named, join
 from logsparse.train.loop import Story, Training, best_of
 
@@ -215,7 +215,7 @@ class LogSparse(Forecaster):
         self.network_.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
 
     def _remembered(self) -> int:
-        return self.config_.context + max(self.config_.model.lags)
+        return self.config_.context + looks_back(self.config_)
 
     def settings(self) -> dict[str, Any]:
         """What it was made with, as plain JSON."""
@@ -292,8 +292,7 @@ class LogSparse(Forecaster):
 
     def _windows(self, panel: Panel) -> Windows:
         """Of any panel, told in the terms of training."""
-        config, told = self.config_, self.known_.retell(panel)
-        return Windows(told, self.features_, context=config.context, horizon=config.horizon, lags=config.model.lags)
+        return windows_of(self.known_.retell(panel), self.features_, self.config_)
 
 
 def _seen(panel: Panel) -> Any:

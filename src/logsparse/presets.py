@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from logsparse.attention.pattern import Pattern, full, restart
+from logsparse.attention.pattern import Pattern, full, logsparse, restart
 from logsparse.checks import suggest
 from logsparse.config import Config, ModelConfig, TrainConfig
 from logsparse.errors import ConfigError
@@ -92,8 +92,13 @@ def default(context: int, horizon: int) -> Config:
         unknown_series=0.1,
         see_missing=True,
         anchor=True,
+        scale="mean",
+        dropout=0.0,
+        patterns=(logsparse(),),
     )
-    train = TrainConfig(optimiser="adamw", schedule="one-cycle", average=0.99, epochs=10, steps_per_epoch=100, lr=3e-3)
+    train = TrainConfig(
+        optimiser="adamw", schedule="one-cycle", average=0.99, epochs=10, steps_per_epoch=100, lr=3e-3, weighted=False
+    )
     return Config(context=context, horizon=horizon, model=model, train=train)
 
 

@@ -65,7 +65,7 @@ class DeepState(LogSparse):
 
     def _advised(self, panel: Panel) -> Config:
         advised = recommend(panel, self.horizon, self.context)
-        model = replace(advised.model, layers=2, width=40, lags=(1,), likelihood="gaussian")
+        model = replace(advised.model, layers=2, width=40, lags=(1,), profiles=(), lowest=None, likelihood="gaussian")
         # The filter reads the history either way; what it learns from is the horizon given it (docs/LOG.md).
         return replace(advised, model=model, train=replace(advised.train, loss_on="horizon"))
 

@@ -1,6 +1,8 @@
-"""Histories -> the scale v = 1 + mean |z| of each, by which a window is divided and with which it is drawn.
+"""Histories -> the scale v of each, by which a window is divided and with which it is drawn.
 
-Only the history counts, never the horizon; only observed steps count; a history without any has scale 1.
+DeepAR's, and the paper's, is 1 + mean |z|. The 1 has a unit: shares of a road's use and watts are not treated alike.
+Without it, mean |z|, a forecast does not depend on the unit of the data. Only the history counts, never the horizon;
+only observed steps count; a history without any, or of zeros alone, has scale 1.
 """
 
 from __future__ import annotations
@@ -15,14 +17,15 @@ from logsparse.data.panel import Floats
 Doubles = NDArray[np.float64]
 
 
-def scale(values_BC: Floats, observed_BC: NDArray[np.bool_]) -> Doubles:
+def scale(values_BC: Floats, observed_BC: NDArray[np.bool_], *, plus_one: bool = True) -> Doubles:
     """The scale of each history; values where nothing was observed are not read."""
     total_B = np.abs(values_BC).sum(axis=-1, where=observed_BC, dtype=np.float64)
-    return np.asarray(1 + total_B / np.maximum(observed_BC.sum(axis=-1), 1))
+    mean_B = total_B / np.maximum(observed_BC.sum(axis=-1), 1)
+    return np.asarray(1 + mean_B if plus_one else np.where(mean_B > 0, mean_B, 1.0))
 
 
 def rolling_scale(values_T: Floats, context: int) -> Doubles:
-    """The scale of every history of `context` neighbouring steps (T - context + 1 of them); NaN is not observed."""
+    """1 + mean |z| of every history of `context` neighbouring steps (T - context + 1 of them); NaN is not observed."""
     observed_T = ~np.isnan(values_T)
     size_T = np.where(observed_T, np.abs(values_T), 0).astype(np.float64)
     count_T = np.concatenate(([0], np.cumsum(observed_T)))

@@ -17,10 +17,11 @@ from torch import Tensor
 from logsparse.data.calendar import Ints
 from logsparse.data.features import Features
 from logsparse.data.panel import Panel
+from logsparse.data.profile import Profile, profile_of, reach
 from logsparse.data.scale import scale
 from logsparse.errors import ConfigError
 
-# B windows, L = context + horizon steps, E = largest lag + L steps, K lags, F features, C static columns
+# B windows, L = context + horizon steps, E = reach + L steps, K lags, R profiles, F features, C static columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,12 @@ class Batch:
     lagged_BLK: Tensor
     """Raw target so many steps earlier; it may lie before the window."""
     lag_observed_BLK: Tensor
+    """Where there is one (bool)."""
+    profile_BLR: Tensor
+    """Mean of the raw target at the same phase of earlier seasons."""
+    spread_BLR: Tensor
+    """Mean distance from that mean."""
+    profile_observed_BLR: Tensor
     """Where there is one (bool)."""
     features_BLF: Tensor
     """Standardised; 0 on padding."""
@@ -74,7 +81,15 @@ class Windows:
     """Gathers batches of one panel into the same memory: a batch is valid until the next one, or cloned."""
 
     def __init__(
-        self, panel: Panel, features: Features, *, context: int, horizon: int, lags: Sequence[int] = (1,)
+        self,
+        panel: Panel,
+        features: Features,
+        *,
+        context: int,
+        horizon: int,
+        lags: Sequence[int] = (1,),
+        profiles: Sequence[Profile] = (),
+        plus_one: bool = True,
     ) -> None:
         if not lags or min(lags) < 1:
             raise ConfigError(
@@ -83,21 +98,27 @@ class Windows:
                 hint="lags=(1,) is the previous value; add for example the season.",
             )
         self.panel, self.features = panel, features
-        self.context, self.horizon, self.lags = context, horizon, tuple(lags)
+        self.context, self.horizon, self.plus_one = context, horizon, plus_one
+        self.lags, self.profiles = tuple(lags), tuple(profiles)
         self._buffers = self._allocate(0)
 
     def __call__(self, series_B: Ints, start_B: Ints) -> Batch:
         """The windows with these forecast starts."""
         batch = self._room(len(series_B))
-        length, reach = self.context + self.horizon, max(self.lags)
-        values_BE, observed_BE = self._gather(series_B, start_B - self.context - reach, length + reach)
-        batch.values_BL.numpy()[:] = values_BE[:, reach:]
-        batch.observed_BL.numpy()[:] = observed_BE[:, reach:]
+        length, before = self.context + self.horizon, reach(self.lags, self.profiles, self.horizon)
+        values_BE, observed_BE = self._gather(series_B, start_B - self.context - before, length + before)
+        batch.values_BL.numpy()[:] = values_BE[:, before:]
+        batch.observed_BL.numpy()[:] = observed_BE[:, before:]
         for k, lag in enumerate(self.lags):
-            batch.lagged_BLK.numpy()[..., k] = values_BE[:, reach - lag : reach - lag + length]
-            batch.lag_observed_BLK.numpy()[..., k] = observed_BE[:, reach - lag : reach - lag + length]
-        history = slice(reach, reach + self.context)
-        batch.scale_B.numpy()[:] = scale(values_BE[:, history], observed_BE[:, history])
+            batch.lagged_BLK.numpy()[..., k] = values_BE[:, before - lag : before - lag + length]
+            batch.lag_observed_BLK.numpy()[..., k] = observed_BE[:, before - lag : before - lag + length]
+        parts = (batch.profile_BLR, batch.spread_BLR, batch.profile_observed_BLR)
+        for r, profile in enumerate(self.profiles):
+            found = profile_of(values_BE, observed_BE, profile.back(self.horizon), length)
+            for part_BLR, found_BL in zip(parts, found, strict=True):
+                part_BLR.numpy()[..., r] = found_BL
+        history = slice(before, before + self.context)
+        batch.scale_B.numpy()[:] = scale(values_BE[:, history], observed_BE[:, history], plus_one=self.plus_one)
         batch.series_B.numpy()[:] = series_B if self.panel.numbers is None else self.panel.numbers[series_B]
         for c, column in enumerate(self.panel.static.values()):
             batch.static_BC.numpy()[:, c] = column.codes[series_B]
@@ -132,12 +153,15 @@ class Windows:
         return self._buffers.each(lambda tensor: tensor[:size])
 
     def _allocate(self, size: int) -> Batch:
-        length, lags = self.context + self.horizon, len(self.lags)
+        length, lags, profiles = self.context + self.horizon, len(self.lags), len(self.profiles)
         return Batch(
             values_BL=torch.empty(size, length),
             observed_BL=torch.empty(size, length, dtype=torch.bool),
             lagged_BLK=torch.empty(size, length, lags),
             lag_observed_BLK=torch.empty(size, length, lags, dtype=torch.bool),
+            profile_BLR=torch.empty(size, length, profiles),
+            spread_BLR=torch.empty(size, length, profiles),
+            profile_observed_BLR=torch.empty(size, length, profiles, dtype=torch.bool),
             features_BLF=torch.empty(size, length, len(self.features)),
             scale_B=torch.empty(size),
             series_B=torch.empty(size, dtype=torch.int64),

@@ -23,7 +23,7 @@ from logsparse.model.likelihood import Distribution
 from logsparse.model.network import Decoded, Network
 
 # B windows, N sample paths, M laws (one a path, or one for all), L positions, T positions read so far, I inputs,
-# K lags, H horizon, Q quantile levels, W channels of the last layer, P parameters
+# K lags, A lags and profiles, H horizon, Q quantile levels, W channels of the last layer, P parameters
 
 METHODS = ("ancestral", "mean-path")
 
@@ -47,28 +47,38 @@ class Stepwise(Network, Generic[Memory]):
         self, config: ModelConfig, *, length: int, features: int, series: int, static: Sequence[int] = ()
     ) -> None:
         super().__init__(config, length=length, features=features, series=series, static=static)
-        self.input_width += len(config.lags) * (2 if config.see_missing else 1)
+        # An anchor may lie on any lag or profile; the inputs begin with them.
+        self.anchors = len(config.lags) + len(config.profiles)
+        self.input_width += self.anchors * (2 if config.see_missing else 1) + len(config.profiles)
 
     def make_head(self, width: int) -> None:
         """What turns the last layer's channels into raw parameters."""
         self.output = nn.Linear(width, len(self.likelihood.parameters))
-        self.mix = nn.Linear(width, len(self.config.lags)) if self.config.anchor else None
+        self.mix = nn.Linear(width, self.anchors) if self.config.anchor else None
 
     def head(self, x_W: Tensor, inputs_I: Tensor) -> Tensor:
         """Channels and inputs of any positions -> their raw parameters, (..., P)."""
         raw_P: Tensor = self.output(x_W)
         if self.mix is None:
             return raw_P
-        lags = len(self.config.lags)
-        weight_K: Tensor = self.mix(x_W)
+        weight_A: Tensor = self.mix(x_W)
         if self.config.see_missing:
-            seen_K = inputs_I[..., lags : 2 * lags]
+            seen_A = inputs_I[..., self._seen_from : self._seen_from + self.anchors]
             # Not -inf: a position without any lag must come out as a number.
-            weight_K = torch.softmax(weight_K + _NEVER * (1 - seen_K), -1) * seen_K
+            weight_A = torch.softmax(weight_A + _NEVER * (1 - seen_A), -1) * seen_A
         else:
-            weight_K = torch.softmax(weight_K, -1)
-        location = raw_P[..., :1] + (weight_K * inputs_I[..., :lags]).sum(-1, keepdim=True)
+            weight_A = torch.softmax(weight_A, -1)
+        location = raw_P[..., :1] + (weight_A * inputs_I[..., : self.anchors]).sum(-1, keepdim=True)
         return torch.cat([location, raw_P[..., 1:]], -1)
+
+    def bounded(self, value: Tensor) -> Tensor:
+        """Not below the lowest value there can be: training never saw such lags, so none may be fed back."""
+        return value if self.config.lowest is None else value.clamp(min=self.config.lowest)
+
+    @property
+    def _seen_from(self) -> int:
+        """The input that says whether the first lag was observed."""
+        return self.anchors + len(self.config.profiles)
 
     @abstractmethod
     def begin(self, inputs_BTI: Tensor, *, paths: int, steps: int) -> tuple[Tensor, Memory]:
@@ -87,10 +97,12 @@ class Stepwise(Network, Generic[Memory]):
         return paths if method == "ancestral" else 1
 
     def inputs(self, batch: Batch, generator: Generator | None = None) -> Tensor:
-        """(B, L, I): scaled lags, whether they were seen, covariates, embeddings."""
-        parts = [batch.lagged_BLK / batch.scale_B[:, None, None]]
+        """(B, L, I): scaled lags, profiles and spreads, whether they were seen, covariates, embeddings."""
+        parts = [
+            part / batch.scale_B[:, None, None] for part in (batch.lagged_BLK, batch.profile_BLR, batch.spread_BLR)
+        ]
         if self.config.see_missing:
-            parts.append(batch.lag_observed_BLK.to(parts[0].dtype))
+            parts += [seen.to(parts[0].dtype) for seen in (batch.lag_observed_BLK, batch.profile_observed_BLR)]
         return torch.cat([*parts, batch.features_BLF, self.embeddings(batch, generator)], dim=-1)
 
     def inputs_at(self, position: int, shared_BLI: Tensor, fed_BNH: Tensor, context: int) -> Tensor:
@@ -101,7 +113,7 @@ class Stepwise(Network, Generic[Memory]):
             if position - lag >= context:
                 inputs_BNI[..., k] = fed_BNH[..., position - lag - context]
                 if self.config.see_missing:
-                    inputs_BNI[..., len(lags) + k] = 1
+                    inputs_BNI[..., self._seen_from + k] = 1
         return inputs_BNI
 
 
@@ -129,10 +141,11 @@ def decode(
             inputs_BNI = network.inputs_at(batch.context + step, shared_BLI, fed_BNH, batch.context)
             raw_BMP = network.advance(inputs_BNI, memory)
         law = network.likelihood.distribution(raw_BMP, scale_B1)
-        drawn_BNH[..., step] = law.sample(uniform_BNH[..., step])
-        mean_BH[:, step] = law.mean.mean(1)
-        quantiles_BQH[..., step] = mixture_quantiles(law, levels)
-        fed_BNH[..., step] = (drawn_BNH[..., step] if ancestral else law.mean) / scale_B1
+        drawn_BNH[..., step] = network.bounded(law.sample(uniform_BNH[..., step]))
+        mean_BM = network.bounded(law.mean)
+        mean_BH[:, step] = mean_BM.mean(1)
+        quantiles_BQH[..., step] = network.bounded(mixture_quantiles(law, levels))
+        fed_BNH[..., step] = (drawn_BNH[..., step] if ancestral else mean_BM) / scale_B1
     return Decoded(drawn_BNH, mean_BH, quantiles_BQH)
 
 
@@ -167,8 +180,8 @@ def decode_plainly(network: Stepwise[Any], batch: Batch, uniform_BNH: Tensor, me
         position = batch.context + step
         raw_BNP = network(fed)[:, position].unflatten(0, (size, -1))
         law = network.likelihood.distribution(raw_BNP, batch.scale_B[:, None])
-        drawn[..., step] = law.sample(uniform_BNH[..., step])
-        fed_back = drawn[..., step] if method == "ancestral" else law.mean
+        drawn[..., step] = network.bounded(law.sample(uniform_BNH[..., step]))
+        fed_back = drawn[..., step] if method == "ancestral" else network.bounded(law.mean)
         _feed(fed, position, fed_back.flatten(), network.config.lags)
     return drawn
 

@@ -11,6 +11,7 @@ from logsparse.config import Config, TrainConfig
 from logsparse.data.candidates import Candidates, Pairs, epoch, split
 from logsparse.data.features import Features
 from logsparse.data.panel import Panel
+from logsparse.data.profile import Profile, reach
 from logsparse.data.sampler import Sampler
 from logsparse.data.windows import Batch, Windows
 from logsparse.train.distributed import Ranks
@@ -33,7 +34,7 @@ class TrainingSet:
         """
         training, validation = split(panel, config.context, config.horizon)
         features = features or Features.fit(panel, config.features, tuple(panel.covariates))
-        windows = _windows(panel, features, config)
+        windows = windows_of(panel, features, config)
         return cls(windows, training, windows, validation)
 
     @classmethod
@@ -41,7 +42,7 @@ class TrainingSet:
         """Every window of the one panel to learn from, every window of the other to validate with."""
         features = Features.fit(training, config.features, tuple(training.covariates))
         learn, look = (Candidates.of(panel, config.context, config.horizon) for panel in (training, validation))
-        return cls(_windows(training, features, config), learn, _windows(validation, features, config), look)
+        return cls(windows_of(training, features, config), learn, windows_of(validation, features, config), look)
 
     @property
     def features(self) -> Features:
@@ -91,5 +92,24 @@ class Draws:
         return self._set.at(self._order[place * self.train.batch : (place + 1) * self.train.batch])
 
 
-def _windows(panel: Panel, features: Features, config: Config) -> Windows:
-    return Windows(panel, features, context=config.context, horizon=config.horizon, lags=config.model.lags)
+def windows_of(panel: Panel, features: Features, config: Config) -> Windows:
+    """As the settings want them."""
+    model = config.model
+    return Windows(
+        panel,
+        features,
+        context=config.context,
+        horizon=config.horizon,
+        lags=model.lags,
+        profiles=_profiles(config),
+        plus_one=model.scale == "one-plus-mean",
+    )
+
+
+def looks_back(config: Config) -> int:
+    """Steps before a window that its inputs look at."""
+    return reach(config.model.lags, _profiles(config), config.horizon)
+
+
+def _profiles(config: Config) -> list[Profile]:
+    return [Profile(*map(int, profile.split("x"))) for profile in config.model.profiles]
