@@ -65,7 +65,7 @@ def likelihood_for(panel: Panel) -> str:
 
 
 def _seen(panel: Panel) -> Floats:
-    values = np.concatenate([panel[i] for i in range(len(panel))])
+    values: Floats = np.concatenate([panel[i] for i in range(len(panel))])
     return values[~np.isnan(values)]
 
 

@@ -7,17 +7,19 @@ known at the forecast start count, for every position of the horizon: a profile 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logsparse.data.panel import Floats
+from logsparse.data.scale import Doubles
 
 # B windows, L steps of a window, E = reach + L steps, R profiles
 
 
-class Profile(NamedTuple):
+@dataclass(frozen=True)
+class Profile:
     """So many earlier values, `step` steps apart."""
 
     step: int
@@ -34,14 +36,21 @@ def reach(lags: Sequence[int], profiles: Sequence[Profile], horizon: int) -> int
     return max(*lags, *(profile.back(horizon)[-1] for profile in profiles), 1)
 
 
-def profile_of(values_BE: Floats, observed_BE: NDArray[np.bool_], back: range, length: int) -> tuple[Floats, ...]:
+def profile_of(
+    values_BE: Floats, observed_BE: NDArray[np.bool_], back: range, length: int
+) -> tuple[Doubles, Doubles, NDArray[np.bool_]]:
     """Mean, mean distance from it, and whether there was anything (else both are 0), (B, L) each.
 
     Values that were not observed are 0.
     """
     size = values_BE.shape[1] - length
     cuts = [slice(size - steps, size - steps + length) for steps in back]
-    count_BL = sum(observed_BE[:, cut].astype(np.float64) for cut in cuts)
-    mean_BL = sum(values_BE[:, cut].astype(np.float64) for cut in cuts) / np.maximum(count_BL, 1)
-    away = (np.abs(values_BE[:, cut] - mean_BL) * observed_BE[:, cut] for cut in cuts)
-    return mean_BL, sum(away) / np.maximum(count_BL, 1), count_BL > 0
+    total_BL, away_BL = np.zeros((2, len(values_BE), length))
+    count_BL = np.zeros((len(values_BE), length), np.int64)
+    for cut in cuts:
+        total_BL += values_BE[:, cut]
+        count_BL += observed_BE[:, cut]
+    mean_BL = total_BL / np.maximum(count_BL, 1)
+    for cut in cuts:
+        away_BL += np.abs(values_BE[:, cut] - mean_BL) * observed_BE[:, cut]
+    return mean_BL, away_BL / np.maximum(count_BL, 1), count_BL > 0
