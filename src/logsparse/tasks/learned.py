@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from logsparse.data.panel import Floats
 from logsparse.pictures import START, draw_attention_matrix, new_panels
 from logsparse.tasks.experiment import Experiment, Table
 from logsparse.tasks.heads import whole_matrix
@@ -18,9 +19,11 @@ from logsparse.tasks.traces import Traces, array
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# L positions of the window, J positions attended to (= L)
+
 COLOURS = {2: "#1f4fd8", 6: "#17b1c4", 10: "#d62728"}
 """Blue, cyan, red, as in the paper."""
-FULL, CANONICAL = "full-length", "k=1"
+CANONICAL = "k=1"
 
 
 def _first_set(experiments: Sequence[Experiment], seeds: int, models: Sequence[str]) -> list[Run]:
@@ -99,13 +102,36 @@ def _of_ten(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row["task"] == TEN_LAYERS_TABLE.name]
 
 
-def _no_tables(_rows: Sequence[Row], _traces: Traces) -> list[Table]:
-    return []
+def same_hour(weights_LJ: Floats, day: int) -> tuple[float, float]:
+    """Weight on cells whole days back, the own one included, and what it would be if all cells were alike.
+
+    Both are means over the positions that have a day behind them.
+    """
+    length = len(weights_LJ)
+    back_LJ = np.arange(length)[:, None] - np.arange(length)
+    same_LJ = (back_LJ >= 0) & (back_LJ % day == 0)
+    alike_L = same_LJ.sum(1) / np.arange(1, length + 1)
+    return float((weights_LJ * same_LJ).sum(1)[day:].mean()), float(alike_L[day:].mean())
+
+
+def _matrix_tables(_rows: Sequence[Row], traces: Traces) -> list[Table]:
+    """Whether cells of the same hour get more than their share, as the paper says."""
+    found = _shown(traces, "matrix")
+    lines = []
+    if found is not None:
+        case, trace = found
+        matrix, window = trace["matrix"], trace["window"]
+        # The horizon of these sets is a day.
+        day = len(window["values"]) - window["context"]
+        shares = same_hour(whole_matrix(matrix["weights"]), day)
+        lines.append([case, str(matrix["head"] + 1), *(f"{share:.3f}" for share in shares)])
+    head = ["case", "head", "weight at the same hour", "were all cells alike"]
+    return [Table("Figure 6, attention matrix of the last layer", head, lines)]
 
 
 LEARNED = Experiment(
     TEN_LAYERS_TABLE.name,
-    (FULL,),
+    TEN_LAYERS_TABLE.models,
     partial(_first_set, (SPARSE_TABLE, TEN_LAYERS_TABLE)),
     TEN_LAYERS_TABLE.carry_out,
     _layer_tables,
@@ -118,7 +144,7 @@ MATRIX = Experiment(
     (CANONICAL,),
     partial(_first_set, (KERNELS_TABLE,)),
     KERNELS_TABLE.carry_out,
-    _no_tables,
+    _matrix_tables,
     draw_matrix,
     shows="Figure 6, the attention matrix of a head",
     tasks=("kernels",),
