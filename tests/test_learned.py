@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,8 +24,10 @@ def weights(row: int) -> list[float]:
     return [round(float(weight), 5) for weight in found]
 
 
-LAYERS = [{"layer": layer, "head": 3, "weights": weights(CONTEXT) + [0.0] * 23} for layer in COLOURS]
-TRACES = {
+LAYERS: list[dict[str, Any]] = [
+    {"layer": layer, "head": 3, "weights": weights(CONTEXT) + [0.0] * 23} for layer in COLOURS
+]
+TRACES: dict[tuple[str, str], dict[str, Any]] = {
     ("solar-10min, 1 day x 7", "full-length"): {"curve": {}},
     (CASE, "full-length"): {"window": WINDOW, "layers": LAYERS},
     (CASE, "k=1"): {"window": WINDOW, "matrix": {"head": 7, "weights": [weights(row) for row in range(LENGTH)]}},
@@ -40,7 +43,7 @@ def test_a_panel_a_layer_shows_its_weights_in_the_colours_of_the_paper(tmp_path:
     for axes, layer in zip(panels, LAYERS, strict=True):
         line, start = axes.get_lines()
         np.testing.assert_allclose(np.asarray(line.get_ydata()), np.array(layer["weights"])[: CONTEXT + 1])
-        assert line.get_color() == COLOURS[int(str(layer["layer"]))]
+        assert line.get_color() == COLOURS[layer["layer"]]
         assert (start.get_linestyle(), np.asarray(start.get_xdata())[0]) == ("--", np.datetime64(TIMES[CONTEXT]))
     save_figure(figure, tmp_path / "layers.svg")
     assert (tmp_path / "layers.svg").stat().st_size < 300_000
@@ -54,7 +57,7 @@ def test_the_matrix_is_shown_whole_under_its_window(tmp_path: Path) -> None:
     assert above.get_title(loc="left") == "traffic-c20-hourly, series r1: last layer, head 8"
     shown = below.images[0].get_array()
     assert shown is not None
-    last = TRACES[CASE, "k=1"]["matrix"]["weights"][-1]  # type: ignore[index]
+    last = TRACES[CASE, "k=1"]["matrix"]["weights"][-1]
     np.testing.assert_allclose(np.ma.filled(shown[-1], 0), last, rtol=1e-5)
     save_figure(figure, tmp_path / "matrix.svg")
     assert (tmp_path / "matrix.svg").stat().st_size < 300_000
