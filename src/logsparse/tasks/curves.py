@@ -47,13 +47,11 @@ def figure(_rows: Sequence[Row], traces: Traces) -> Figure | None:
         return None
     drawn, panels = new_panels((7, 3.2 * len(cases)), [1] * len(cases))
     for axes, case in zip(panels, cases, strict=True):
-        bold = []
         for model, colour in MODELS.items():
             if trace := traces.get((case, model)):
                 curve = trace["curve"]
-                bold.append(smooth(curve["nll"]))
                 axes.plot(curve["step"], curve["nll"], color=colour, linewidth=0.6, alpha=0.3)
-                axes.plot(curve["step"], bold[-1], color=colour, linewidth=1.8, label=model)
+                axes.plot(curve["step"], smooth(curve["nll"]), color=colour, linewidth=1.8, label=model)
         axes.set_title(case, loc="left", fontsize=10)
         axes.set_ylabel("training nll")
         axes.legend(frameon=False, fontsize=8)
