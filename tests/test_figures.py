@@ -56,7 +56,7 @@ def test_the_list_has_experiments_with_a_figure_in_the_order_of_the_paper(tmp_pa
     early = Experiment("early", (), nothing_to_run, never, _tables, _figure, "Figure 1, early")
     table = Experiment("table", (), nothing_to_run, never, _tables)
     found = figures([experiment(), early, table], tmp_path)
-    assert [line[0] for line in found.lines] == ["Figure 1, early", "Figure 9, waves"]
+    assert [line[1] for line in found.lines] == ["Figure 1, early", "Figure 9, waves"]
     assert draw(table, tmp_path) is None
 
 

@@ -30,8 +30,9 @@ def path(experiment: Experiment, folder: Path) -> Path:
 
 def figures(experiments: Iterable[Experiment], folder: Path) -> Table:
     """Every figure of the paper: there, or what is missing and how to get it."""
-    lines = [[one.shows, one.name, state(one, folder)] for one in experiments if one.figure is not None]
-    return Table("Figures", ["figure", "name", "here"], sorted(lines))
+    drawn = sorted((one for one in experiments if one.figure is not None), key=lambda one: one.shows)
+    lines = [[one.name, one.shows, state(one, folder)] for one in drawn]
+    return Table("Figures", ["name", "figure", "here"], lines)
 
 
 def state(experiment: Experiment, folder: Path) -> str:
