@@ -23,13 +23,29 @@ def test_what_is_recorded_is_not_run_again_and_is_shown(tmp_path: Path) -> None:
     assert done.out.splitlines()[:3] == ["Synthetic study, R0.5", "t0   deepar-20", "24      0.0125"]
     assert "run 1" not in done.err
     assert (tmp_path / "synthetic.svg").exists()
-    assert logsparse("reproduce", "--show", "-o", tmp_path).out == done.out
+    shown = logsparse("reproduce", "synthetic", "--show", "-o", tmp_path).out
+    assert shown.startswith(done.out)
+    assert f"synthetic  Figure 4(b), error against t0  {tmp_path / 'synthetic.svg'}" in shown
 
 
-def test_nothing_recorded_is_said_so(tmp_path: Path) -> None:
+def test_nothing_recorded_is_said_so_and_what_to_do_about_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
     done = logsparse("reproduce", "--show", "-o", tmp_path)
-    assert (done.code, done.out) == (0, "")
-    assert "nothing is recorded" in done.err
+    assert done.code == 0
+    assert "main: nothing is recorded" in done.err
+    lines = done.out.splitlines()
+    assert "the data are not here" in next(line for line in lines if line.startswith("traffic-c "))
+    matching = next(line for line in lines if "Figure 1," in line)
+    assert f"2 of 2 runs still to do: `logsparse reproduce matching -o {tmp_path}`" in matching
+    assert "the data are not here" in next(line for line in lines if "Figure 5," in line)
+    assert [path.name for path in tmp_path.iterdir()] == []
+
+
+def test_a_figure_without_runs_is_drawn_at_once(tmp_path: Path) -> None:
+    done = logsparse("reproduce", "attention-kinds", "-o", tmp_path)
+    assert done.code == 0, done.err
+    assert "Figure 3, kinds of attention" in done.out
+    assert [path.name for path in tmp_path.iterdir()] == ["attention-kinds.svg"]
 
 
 def test_the_names_are_those_of_the_experiments() -> None:
@@ -51,9 +67,10 @@ def test_a_table_of_the_paper_is_run_and_shown_beside_it(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ([], "An experiment must be one of: synthetic, main, kernels, sparse, granularities. Got none."),
+        ([], "An experiment must be one of: synthetic, main, kernels, sparse, granularities, statistics, matching,"),
         (["synthetik"], "did you mean 'synthetic'?"),
         (["synthetic", "--model", "deepar-30"], "did you mean 'deepar-"),
+        (["statistics", "--model", "a"], "statistics has no models to run. Got 'a'. Hint: leave --model out."),
         (["sparse", "--budget", "0"], "--budget must be a number above 0. Got 0.0."),
         (["synthetic", "--seeds", "0"], "seeds must be at least 1. Got 0."),
     ],

@@ -18,7 +18,7 @@ def row(case: str, model: str, **facts: str) -> Row:
     return {**dict.fromkeys(COLUMNS, ""), "case": case, "model": model, "minutes": "1", "R0.9": "0.1", **facts}
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", [one.name for one in tables.TABLES_OF_THE_PAPER])
 def test_every_number_of_the_paper_has_a_model_and_a_case(name: str) -> None:
     _, cases, published = TABLES[name]
     assert set(published) <= set(cases)
@@ -51,7 +51,7 @@ def test_a_missing_set_has_no_runs_and_is_shown_as_such(tmp_path: Path, monkeypa
     monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
     granularities = next(one for one in tables.TABLES_OF_THE_PAPER if one.name == "granularities")
     assert granularities.runs(1, granularities.models) == []
-    (table,) = granularities.tables([])
+    (table,) = granularities.tables([], {})
     assert {line[5] for line in table.lines} == {"the data are not here"}
     assert ["solar, 1 day x 7", "paper", "-", "0.210/0.082", "-", "the data are not here"] in table.lines
 
@@ -62,7 +62,7 @@ def test_of_several_seeds_the_one_with_the_lowest_validation_loss_is_shown(
     monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
     solar = "solar, 1 day x 7"
     rows = [row(solar, "paper", **{"R0.5": f"0.{seed}", "validation_nll": loss}) for seed, loss in enumerate("312")]
-    (table,) = next(one for one in tables.TABLES_OF_THE_PAPER if one.name == "granularities").tables(rows)
+    (table,) = next(one for one in tables.TABLES_OF_THE_PAPER if one.name == "granularities").tables(rows, {})
     shown = {line[1]: line[2] for line in table.lines if line[0] == solar}
     assert shown["paper"] == "0.1000/0.1000"
 
@@ -73,7 +73,8 @@ def tiny(hourly: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> Case:
     import small
 
     config = replace(small.config(epochs=1), horizon=24, context=30)
-    case = Case("solar", 24, 1, {"paper": lambda: config})
+    left = {"paper": lambda model: {"left": [model.horizon, model.seed]}}
+    case = Case("solar", 24, 1, {"paper": lambda: config}, leaves=left)
     monkeypatch.setitem(TABLES, "tiny", ("Tiny", {"here": case}, {}))
     monkeypatch.setattr(tables, "load", lambda _name: tables_panel(hourly))
     return case
@@ -95,3 +96,5 @@ def test_a_run_gives_all_that_a_row_needs(model: str, tiny: Case, tmp_path: Path
     assert ("steps" in facts) == (model == "paper")
     if model == "paper":
         assert facts["config"]["method"] == "mean-path"
+        assert len(facts["trace"]["curve"]["nll"]) == 1
+        assert facts["trace"]["left"] == [24, 0]

@@ -33,6 +33,19 @@ def new_figure(width: float = 8, height: float = 3) -> tuple[Figure, Axes]:
     return figure, axes
 
 
+def new_panels(size: tuple[float, float], ratios: Sequence[float]) -> tuple[Figure, list[Axes]]:
+    """Panels one above the other, of one time axis, as high as the ratios say."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    panels: list[Axes] = list(figure.subplots(len(ratios), 1, sharex=True, height_ratios=ratios, squeeze=False)[:, 0])
+    for axes in panels:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25, linewidth=0.6)
+        axes.tick_params(labelsize=8)
+    return figure, panels
+
+
 def draw_fan(axes: Axes, times: Any, levels: Sequence[float], quantiles_QH: Any) -> None:
     """Central intervals, one shade each, and the median."""
     outer_first = [i for i in range(len(levels) // 2) if np.isclose(levels[i] + levels[-1 - i], 1)]
@@ -70,7 +83,7 @@ def draw_attention(
 ) -> Figure:
     """History and mean path; under them, at the same times, the weights with which one step looks at each."""
     start, step = start_and_step
-    figure, (above, below) = _two_panels(height=4, ratio=1.0)
+    figure, (above, below) = new_panels((8, 4), (1, 1))
     _draw_window(above, times_L, values_L, start)
     cells = np.flatnonzero(weights_J)
     below.vlines(times_L[cells], 0, weights_J[cells], color=TRUTH, linewidth=1.2)
@@ -87,7 +100,7 @@ def draw_attention_matrix(times_L: NDArray[Any], values_L: Any, weights_LJ: Any,
     from matplotlib.colors import PowerNorm
 
     length = len(values_L)
-    figure, (above, below) = _two_panels(height=8, ratio=4.0)
+    figure, (above, below) = new_panels((8, 8), (1, 4))
     _draw_window(above, np.arange(length), values_L, start)
     side = -(-length // _MATRIX_POINTS)
     padded = np.pad(weights_LJ, (0, -length % side))
@@ -117,19 +130,6 @@ def draw_attention_matrix(times_L: NDArray[Any], values_L: Any, weights_LJ: Any,
         draw(start, color=START, linestyle="--", linewidth=1)
     _entitle(above, title)
     return figure
-
-
-def _two_panels(height: float, ratio: float) -> tuple[Figure, tuple[Axes, Axes]]:
-    """One above the other, of one time axis; the lower one `ratio` times as high."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, height), layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, ratio])
-    for axes in (above, below):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.25, linewidth=0.6)
-        axes.tick_params(labelsize=8)
-    return figure, (above, below)
 
 
 def _draw_window(axes: Axes, times_L: Any, values_L: Any, start: int) -> None:

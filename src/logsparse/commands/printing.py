@@ -36,10 +36,13 @@ def print_rows(rows: Sequence[tuple[str, str]]) -> None:
 
 
 def print_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """The first column to the left, numbers to the right, each as wide as it needs."""
-    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    """The first column and notes of many words to the left, numbers to the right, each as wide as it needs."""
+    columns = list(zip(names, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    left = [not i or any(cell.count(" ") > 1 for cell in column[1:]) for i, column in enumerate(columns)]
     for row in (names, *rows):
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        shown = zip(row, widths, left, strict=True)
+        cells = [cell.ljust(width) if begins else cell.rjust(width) for cell, width, begins in shown]
         typer.echo("  ".join(cells).rstrip())
 
 

@@ -13,9 +13,12 @@ from logsparse.commands.options import listed
 from logsparse.commands.printing import print_table, say
 
 if TYPE_CHECKING:
-    from logsparse.tasks.experiment import Experiment
+    from logsparse.tasks.experiment import Experiment, Table
 
-NAMES = ("synthetic", "main", "kernels", "sparse", "granularities")
+NAMES = (
+    *("synthetic", "main", "kernels", "sparse", "granularities", "statistics"),
+    *("matching", "learned-attention", "attention-kinds", "curves", "attention-matrix"),
+)
 
 
 def reproduce(
@@ -49,7 +52,13 @@ def reproduce(
         check_writable(out, folder=True)
         _run(chosen[0], _models(chosen[0], model), seeds, budget, out)
     for experiment in chosen:
-        _show(experiment, out, draw=not show)
+        _show(experiment, out)
+    if show:
+        from logsparse.tasks.figures import figures
+
+        _print(figures(chosen, out))
+    else:
+        _draw(chosen[0], out)
 
 
 def _models(experiment: Experiment, asked: str | None) -> Sequence[str]:
@@ -57,6 +66,8 @@ def _models(experiment: Experiment, asked: str | None) -> Sequence[str]:
     from logsparse.errors import ConfigError
 
     models = listed(asked) or experiment.models
+    if asked is not None and not experiment.models:
+        raise ConfigError(f"{experiment.name} has no models to run.", got=repr(asked), hint="leave --model out.")
     for one in models:
         if one not in experiment.models:
             raise ConfigError(
@@ -69,28 +80,41 @@ def _models(experiment: Experiment, asked: str | None) -> Sequence[str]:
 
 def _run(experiment: Experiment, models: Sequence[str], seeds: int, budget: float | None, out: Path) -> None:
     from logsparse.tasks.ledger import missing, record
+    from logsparse.tasks.traces import keep
 
     todo = missing(out, experiment.runs(seeds, models))
     for number, run in enumerate(todo, start=1):
         say(f"run {number} of {len(todo)}: {run}")
         folder = out / ".unfinished" / run.folder
-        record(out, run, experiment.carry_out(run, budget=budget, folder=folder))
+        facts = experiment.carry_out(run, budget=budget, folder=folder)
+        # Before the row: what is recorded has left its trace.
+        if "trace" in facts:
+            keep(out, run, facts["trace"])
+        record(out, run, facts)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _show(experiment: Experiment, out: Path, *, draw: bool) -> None:
-    from logsparse.pictures import save_figure
-    from logsparse.tasks.ledger import rows
+def _show(experiment: Experiment, out: Path) -> None:
+    from logsparse.tasks.traces import traces
 
-    found = rows(out, experiment.name)
-    if not found:
+    found = experiment.recorded(out)
+    if experiment.models and not found:
         say(f"{experiment.name}: nothing is recorded in {out} yet.")
         return
-    for table in experiment.tables(found):
+    for table in experiment.tables(found, traces(out, found)):
+        _print(table)
+
+
+def _draw(experiment: Experiment, out: Path) -> None:
+    from logsparse.tasks.figures import draw, state
+
+    if experiment.figure is not None:
+        drawn = draw(experiment, out)
+        say(f"wrote {drawn}" if drawn else f"no figure: {state(experiment, out)}")
+
+
+def _print(table: Table) -> None:
+    if table.lines:
         typer.echo(table.title)
         print_table(table.head, table.lines)
         typer.echo("")
-    if draw and experiment.figure is not None:
-        picture = out / f"{experiment.name}.svg"
-        save_figure(experiment.figure(found), picture)
-        say(f"wrote {picture}")

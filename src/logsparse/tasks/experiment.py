@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from logsparse.tasks.ledger import Row, Run
+from logsparse.tasks.ledger import Row, Run, rows
+from logsparse.tasks.traces import Traces
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 class CarryOut(Protocol):
-    """A run, minutes of training at most, and a folder to go on in -> what the ledger records of it."""
+    """A run, minutes of training at most, and a folder to go on in -> what the ledger records of it.
+
+    Under `trace` it may give what a figure needs beside the row: plain JSON.
+    """
 
     def __call__(
         self, run: Run, *, budget: float | None, folder: Path, verbose: bool = True
@@ -32,11 +36,31 @@ class Table:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Runs to do, how each is done, and what their rows show."""
+    """Runs to do, how each is done, and what their rows and traces show; without models there is nothing to run."""
 
     name: str
     models: tuple[str, ...]
     runs: Callable[[int, Sequence[str]], list[Run]]
     carry_out: CarryOut
-    tables: Callable[[Sequence[Row]], list[Table]]
-    figure: Callable[[Sequence[Row]], Figure] | None = None
+    tables: Callable[[Sequence[Row], Traces], list[Table]]
+    figure: Callable[[Sequence[Row], Traces], Figure | None] | None = None
+    """None comes out of it where nothing is left to draw."""
+    shows: str = ""
+    """What its figure is in the paper."""
+    tasks: tuple[str, ...] = ()
+    """Whose rows these are, where the same runs serve several experiments; none: its own."""
+
+    def recorded(self, folder: Path) -> list[Row]:
+        """Its rows."""
+        return [row for task in self.tasks or (self.name,) for row in rows(folder, task)]
+
+
+def nothing_to_run(_seeds: int, _models: Sequence[str]) -> list[Run]:
+    """The runs of an experiment that has none."""
+    return []
+
+
+def never(run: Run, *, budget: float | None, folder: Path, verbose: bool = True) -> dict[str, Any]:
+    """How a run is done where there is none."""
+    del budget, folder, verbose
+    raise AssertionError(f"{run} is no run of this experiment")

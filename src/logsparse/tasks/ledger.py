@@ -77,6 +77,11 @@ def missing(folder: Path, runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if (run.task, run.case, run.model, str(run.seed)) not in done]
 
 
+def best(rows: Sequence[Row]) -> Row | None:
+    """Of several seeds the one with the lowest validation loss, as the paper chose."""
+    return min(rows, key=lambda row: float(row["validation_nll"] or "inf")) if rows else None
+
+
 def record(folder: Path, run: Run, facts: Mapping[str, Any]) -> None:
     """Append a row; the file is whole at every moment."""
     shown = {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in facts.items()}

@@ -18,7 +18,8 @@ from logsparse.metrics import score
 from logsparse.pictures import INK, new_figure
 from logsparse.tasks.experiment import Experiment, Table
 from logsparse.tasks.ledger import Row, Run
-from logsparse.train.loop import INTERRUPTED
+from logsparse.tasks.traces import NO_TRACES, Traces
+from logsparse.tasks.trained import facts_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,18 +71,9 @@ def carry_out(run: Run, *, budget: float | None, folder: Path, verbose: bool = T
     kind = LogSparse if run.model == TRANSFORMER else DeepAR
     model = kind(HORIZON, config=config(run.model, t0), seed=run.seed, minutes=budget, verbose=verbose)
     model.fit(sets.training, validation=sets.validation, folder=folder)
-    story = model.story_
-    if story.ended == INTERRUPTED:
-        raise KeyboardInterrupt
+    facts = facts_of(model)
     found = score(backtest(model, sets.test, season=HORIZON)).row(0, named=True)
-    return {
-        "R0.5": found["R0.5"],
-        "R0.9": found["R0.9"],
-        "validation_nll": story.best,
-        "steps": int(story.rows[-1]["step"]),
-        "minutes": story.seconds / 60,
-        "config": model.config_.to_dict(),
-    }
+    return {"R0.5": found["R0.5"], "R0.9": found["R0.9"], **facts}
 
 
 def table(rows: Iterable[Row], name: str = "R0.5") -> tuple[list[str], list[list[str]]]:
@@ -100,12 +92,12 @@ def table(rows: Iterable[Row], name: str = "R0.5") -> tuple[list[str], list[list
     return ["t0", *models], lines
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
+def tables(rows: Sequence[Row], _traces: Traces = NO_TRACES) -> list[Table]:
     """One for each score."""
     return [Table(f"Synthetic study, {name}", *table(rows, name)) for name in ("R0.5", "R0.9")]
 
 
-def figure(rows: Iterable[Row]) -> Figure:
+def figure(rows: Iterable[Row], _traces: Traces = NO_TRACES) -> Figure:
     """The paper's figure: error against t0, a line a model, and the floor that the noise sets."""
     head, lines = table(rows)
     drawn, axes = new_figure(7, 3.6)
@@ -124,4 +116,4 @@ def figure(rows: Iterable[Row]) -> Figure:
     return drawn
 
 
-SYNTHETIC = Experiment(TASK, MODELS, runs, carry_out, tables, figure)
+SYNTHETIC = Experiment(TASK, MODELS, runs, carry_out, tables, figure, shows="Figure 4(b), error against t0")

@@ -201,9 +201,9 @@ def plain(values: Mapping[str, Any], what: str) -> dict[str, Any]:
     return back
 
 
-def pack_document(content: Mapping[str, Any]) -> bytes:
+def pack_document(content: Mapping[str, Any], *, indent: int | None = 1) -> bytes:
     """JSON that carries the checksum of its own values, so that any edit shows."""
-    return json.dumps({**content, "sha256": _digest(content)}, indent=1, allow_nan=False).encode()
+    return json.dumps({**content, "sha256": _digest(content)}, indent=indent, allow_nan=False).encode()
 
 
 def check_document(path: Path, document: dict[str, Any], refuse: Refusal) -> dict[str, Any]:

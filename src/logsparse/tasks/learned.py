@@ -1,0 +1,151 @@
+"""Canonical models of traffic -> the paper's pictures of what they learned: three layers (figure 2), a matrix (6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from logsparse.data.panel import Floats
+from logsparse.pictures import START, draw_attention_matrix, new_panels
+from logsparse.tasks.experiment import Experiment, Table
+from logsparse.tasks.heads import whole_matrix
+from logsparse.tasks.ledger import Row, Run
+from logsparse.tasks.tables import KERNELS_TABLE, SPARSE_TABLE, TEN_LAYERS_TABLE
+from logsparse.tasks.traces import Traces, array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# L positions of the window, J positions attended to (= L)
+
+COLOURS = {2: "#1f4fd8", 6: "#17b1c4", 10: "#d62728"}
+"""Blue, cyan, red, as in the paper."""
+CANONICAL = "k=1"
+
+
+def _first_set(experiments: Sequence[Experiment], seeds: int, models: Sequence[str]) -> list[Run]:
+    """Of the paper's own set of traffic where it is here, else of the one that stands in for it."""
+    runs = [run for one in experiments for run in one.runs(seeds, models) if run.case.startswith("traffic")]
+    return [run for run in runs if run.case == runs[0].case]
+
+
+def _shown(traces: Traces, part: str) -> tuple[str, Any] | None:
+    """The first trace that has this part, in the order of the sets."""
+    return next(((case, trace) for (case, _), trace in traces.items() if part in trace), None)
+
+
+def draw_layers(_rows: Sequence[Row], traces: Traces) -> Figure | None:
+    """A panel a layer: the history in grey, over it the weights with which the first step of the forecast looks."""
+    found = _shown(traces, "layers")
+    if found is None:
+        return None
+    case, trace = found
+    window, layers = trace["window"], trace["layers"]
+    start = window["context"]
+    times, values = _times(window), array(window["values"])
+    drawn, panels = new_panels((8, 1.9 * len(layers)), [1] * len(layers))
+    for axes, layer in zip(panels, layers, strict=True):
+        colour, weights = COLOURS[layer["layer"]], array(layer["weights"])
+        behind = axes.twinx()
+        behind.plot(times[:start], values[:start], color="#8a8a8a", linestyle="--", linewidth=0.8)
+        behind.set_yticks([])
+        behind.spines[["top", "right"]].set_visible(False)
+        axes.plot(times[: start + 1], weights[: start + 1], color=colour, linewidth=1.3)
+        axes.axvline(times[start], color=START, linestyle="--", linewidth=1.4)
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("weight")
+        # Weights are what is read: they lie over the history.
+        axes.set_zorder(behind.get_zorder() + 1)
+        axes.patch.set_visible(False)
+        axes.set_title(f"layer {layer['layer']}, head {layer['head'] + 1}", loc="left", fontsize=9, color=colour)
+    panels[0].set_title(f"{case.split(',')[0]}, series {window['series']}", loc="right", fontsize=9)
+    return drawn
+
+
+def draw_matrix(_rows: Sequence[Row], traces: Traces) -> Figure | None:
+    """The window; under it the weights of every position."""
+    found = _shown(traces, "matrix")
+    if found is None:
+        return None
+    case, trace = found
+    window, matrix = trace["window"], trace["matrix"]
+    title = f"{case.split(',')[0]}, series {window['series']}: last layer, head {matrix['head'] + 1}"
+    return draw_attention_matrix(
+        _times(window), array(window["values"]), whole_matrix(matrix["weights"]), window["context"], title
+    )
+
+
+def _times(window: Any) -> Any:
+    times = window["times"]
+    return np.array(times, "datetime64[m]") if isinstance(times[0], str) else np.array(times)
+
+
+def _layer_tables(rows: Sequence[Row], traces: Traces) -> list[Table]:
+    """How far each layer's head looks; and the scores of the model."""
+    found = _shown(traces, "layers")
+    lines = []
+    if found is not None:
+        case, trace = found
+        for layer in trace["layers"]:
+            weights, start = array(layer["weights"]), trace["window"]["context"]
+            most = np.sort(weights)[::-1]
+            few = f"{100 * most[:10].sum():.0f} %"
+            lines.append([case, str(layer["layer"]), str(layer["head"] + 1), str(start - int(weights.argmax())), few])
+    head = ["case", "layer", "head", "steps back to the most attended", "weight of the ten most attended"]
+    return [Table("Figure 2, learned attention", head, lines), *TEN_LAYERS_TABLE.tables(_of_ten(rows), traces)]
+
+
+def _of_ten(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row["task"] == TEN_LAYERS_TABLE.name]
+
+
+def same_hour(weights_LJ: Floats, day: int) -> tuple[float, float]:
+    """Weight on cells whole days back, the own one included, and what it would be if all cells were alike.
+
+    Both are means over the positions that have a day behind them.
+    """
+    length = len(weights_LJ)
+    back_LJ = np.arange(length)[:, None] - np.arange(length)
+    same_LJ = (back_LJ >= 0) & (back_LJ % day == 0)
+    alike_L = same_LJ.sum(1) / np.arange(1, length + 1)
+    return float((weights_LJ * same_LJ).sum(1)[day:].mean()), float(alike_L[day:].mean())
+
+
+def _matrix_tables(_rows: Sequence[Row], traces: Traces) -> list[Table]:
+    """Whether cells of the same hour get more than their share, as the paper says."""
+    found = _shown(traces, "matrix")
+    lines = []
+    if found is not None:
+        case, trace = found
+        matrix, window = trace["matrix"], trace["window"]
+        # The horizon of these sets is a day.
+        day = len(window["values"]) - window["context"]
+        shares = same_hour(whole_matrix(matrix["weights"]), day)
+        lines.append([case, str(matrix["head"] + 1), *(f"{share:.3f}" for share in shares)])
+    head = ["case", "head", "weight at the same hour", "were all cells alike"]
+    return [Table("Figure 6, attention matrix of the last layer", head, lines)]
+
+
+LEARNED = Experiment(
+    TEN_LAYERS_TABLE.name,
+    TEN_LAYERS_TABLE.models,
+    partial(_first_set, (SPARSE_TABLE, TEN_LAYERS_TABLE)),
+    TEN_LAYERS_TABLE.carry_out,
+    _layer_tables,
+    draw_layers,
+    shows="Figure 2, attention learned in layers 2, 6 and 10",
+    tasks=("sparse", TEN_LAYERS_TABLE.name),
+)
+MATRIX = Experiment(
+    "attention-matrix",
+    (CANONICAL,),
+    partial(_first_set, (KERNELS_TABLE,)),
+    KERNELS_TABLE.carry_out,
+    _matrix_tables,
+    draw_matrix,
+    shows="Figure 6, the attention matrix of a head",
+    tasks=("kernels",),
+)

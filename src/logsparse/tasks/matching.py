@@ -1,0 +1,161 @@
+"""The paper's first figure: one layer with k = 1 and with k = 6 -> what each attends to where a shape returns.
+
+In the history are lone spikes as high as the shape's top. A query or key of one step cannot tell the two apart, one of
+six steps can. Whether training uses that, the table says: weights over many series, not only the one that is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from logsparse.backtesting import backtest
+from logsparse.config import Config, ModelConfig, TrainConfig
+from logsparse.data.panel import Floats
+from logsparse.forecaster import LogSparse
+from logsparse.metrics import score
+from logsparse.pictures import INK, START, TRUTH, new_panels
+from logsparse.tasks.experiment import Experiment, Table
+from logsparse.tasks.heads import chosen
+from logsparse.tasks.ledger import Row, Run, best
+from logsparse.tasks.shapes import CONTEXT, HORIZON, SHAPE, Bools, Shapes, sets
+from logsparse.tasks.traces import Traces, array, plain
+from logsparse.tasks.trained import facts_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# J positions of the window
+
+TASK, CASE = "matching", "shapes and spikes"
+COLOURS = {"k=1": TRUTH, "k=6": "#1f6fb2"}
+MODELS = tuple(COLOURS)
+# Series whose weights are counted together.
+COUNTED = 50
+
+
+def runs(seeds: int, models: Sequence[str]) -> list[Run]:
+    """One a kernel and seed."""
+    return [Run(TASK, CASE, model, seed) for seed in range(seeds) for model in models]
+
+
+def config(model: str) -> Config:
+    """One layer, so that queries and keys are made of the series itself; only the kernel differs."""
+    network = ModelConfig(
+        layers=1,
+        heads=4,
+        kernel=int(model.removeprefix("k=")),
+        width=32,
+        head_width="split",
+        norm="pre",
+        embed_series=False,
+        dropout=0.0,
+    )
+    train = TrainConfig(
+        windows=4000,
+        epochs=40,
+        weighted=False,
+        optimiser="adamw",
+        schedule="one-cycle",
+        lr=4e-3,
+        patience=None,
+        validation_windows=300,
+    )
+    return Config(context=CONTEXT, horizon=HORIZON, method="mean-path", features=("age",), model=network, train=train)
+
+
+def carry_out(run: Run, *, budget: float | None, folder: Path, verbose: bool = True) -> dict[str, Any]:
+    """Train, score on the test series, and look at the step after the top in each of them."""
+    # One set for all models and seeds: only what is compared differs.
+    found = sets(np.random.default_rng(0))
+    model = LogSparse(HORIZON, config=config(run.model), seed=run.seed, minutes=budget, verbose=verbose)
+    model.fit(found.training.panel, validation=found.validation.panel, folder=folder)
+    facts = facts_of(model)
+    scores = score(backtest(model, found.test.panel, season=HORIZON)).row(0, named=True)
+    facts["trace"] |= look(model, found.test)
+    return {"R0.5": scores["R0.5"], "R0.9": scores["R0.9"], **facts}
+
+
+def look(model: LogSparse, test: Shapes) -> dict[str, Any]:
+    """The first series and its weights; what the same head gives to tops and spikes in the mean over many series."""
+    history = test.panel.cut(test.panel.lengths - HORIZON)
+    head, first = chosen(model, history, layer=0, step=0, far=SHAPE)
+    counted = history.ids[:COUNTED]
+    looks = [model.attention(history, series=one, layer=0, head=head, step=0).weights for one in counted]
+    earlier_SX = test.tops_SX.copy()
+    earlier_SX[:, CONTEXT - SHAPE :] = False
+    shares = {
+        name: float(np.mean([_share(weights_J, marks_SX[s]) for s, weights_J in enumerate(looks)]))
+        for name, marks_SX in (("tops", earlier_SX), ("spikes", test.spikes_SX))
+    }
+    marks = {"tops": np.flatnonzero(earlier_SX[0]).tolist(), "spikes": np.flatnonzero(test.spikes_SX[0]).tolist()}
+    return {"values": plain(test.panel[0]), "head": head, "weights": plain(read_last(first.weights)), **marks} | {
+        "shares": shares,
+        "counted": len(counted),
+    }
+
+
+def read_last(weights_J: Floats) -> Floats:
+    """Weights at the step whose value a position has read last, the one before its own; the last is the query's own."""
+    return weights_J[1 : CONTEXT + 1]
+
+
+def _share(weights_J: Floats, marked_X: Bools) -> float:
+    """Weight on positions that have just read a marked step, or the one after it: the way on is told there."""
+    near = marked_X[:CONTEXT] | np.concatenate([[False], marked_X[: CONTEXT - 1]])
+    return float(read_last(weights_J)[near].sum())
+
+
+def tables(rows: Sequence[Row], traces: Traces) -> list[Table]:
+    """How much each kernel gives to the earlier tops and to the spikes."""
+    lines = []
+    for model in MODELS:
+        row, trace = best([row for row in rows if row["model"] == model]), traces.get((CASE, model))
+        if row is not None:
+            shares = [f"{trace['shares'][name]:.3f}" if trace else "-" for name in ("tops", "spikes")]
+            lines.append([model, f"{float(row['R0.5']):.4f}", *shares, str(trace["counted"]) if trace else "-"])
+    head = ["model", "R0.5", "weight on earlier tops", "weight on spikes", "series"]
+    return [Table("Figure 1, what a query at the top of a shape attends to", head, lines)]
+
+
+def figure(_rows: Sequence[Row], traces: Traces) -> Figure | None:
+    """The window, and under it the weights of the same query for each kernel, at the values that were read."""
+    shown = {model: traces[CASE, model] for model in MODELS if (CASE, model) in traces}
+    if not shown:
+        return None
+    first = next(iter(shown.values()))
+    drawn, (above, *panels) = new_panels((8, 2 + 1.5 * len(shown)), [1.3, *[1] * len(shown)])
+    values, steps = array(first["values"]), np.arange(CONTEXT + HORIZON)
+    above.plot(steps[:CONTEXT], values[:CONTEXT], color=INK, linewidth=1.2)
+    above.plot(steps[CONTEXT - 1 :], values[CONTEXT - 1 :], color=INK, linewidth=1.2, alpha=0.35)
+    for name, marker, colour in (("tops", "o", START), ("spikes", "X", TRUTH)):
+        at = [step for step in first[name] if step < CONTEXT]
+        above.plot(at, values[at], marker, color=colour, markersize=6, label=f"earlier {name}")
+    above.plot(CONTEXT - 1, values[CONTEXT - 1], "s", color="#1f6fb2", markersize=6, label="the query")
+    above.legend(frameon=False, ncols=3, fontsize=8, loc="lower right", bbox_to_anchor=(1, 0.98), borderaxespad=0)
+    above.set_title("Figure 1: which steps look alike to a query", loc="left", fontsize=10)
+    most = max(float(array(trace["weights"]).max()) for trace in shown.values())
+    for axes, (model, trace) in zip(panels, shown.items(), strict=True):
+        axes.vlines(steps[:CONTEXT], 0, array(trace["weights"]), color=COLOURS[model], linewidth=1.8)
+        for step in first["spikes"]:
+            if step < CONTEXT:
+                axes.axvspan(step - 0.5, step + 0.5, color=TRUTH, alpha=0.12, linewidth=0)
+        axes.set_ylim(0, 1.05 * most)
+        axes.set_ylabel("weight")
+        axes.set_title(f"{model}, head {trace['head'] + 1}", loc="left", fontsize=9, color=COLOURS[model])
+    panels[-1].set_xlabel("step")
+    return drawn
+
+
+MATCHING = Experiment(
+    TASK,
+    MODELS,
+    runs,
+    carry_out,
+    tables,
+    figure,
+    shows="Figure 1, what k = 1 and k = 6 attend to",
+)
