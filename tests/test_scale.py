@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
 
 from logsparse.data.panel import Floats
-from logsparse.data.scale import rolling_scale, scale
+from logsparse.data.scale import Doubles, centre_and_scale, rolling_scale
 
 values = hnp.arrays(
     np.float32,
@@ -18,6 +19,10 @@ values = hnp.arrays(
         st.just(np.float32(np.nan)), st.floats(-(2.0**100), 2.0**100, width=32), st.floats(-2, 2, width=32)
     ),
 )
+
+
+def scale(values_BC: Floats, observed_BC: NDArray[np.bool_], kind: str = "one-plus-mean") -> Doubles:
+    return centre_and_scale(values_BC, observed_BC, kind)[1]
 
 
 def by_definition(history: Floats) -> float:
@@ -42,18 +47,33 @@ def test_values_that_are_not_observed_do_not_count_whatever_they_are() -> None:
     assert scale(values_BC, np.array([[True, False, False, False]])) == 3
 
 
-@given(factor=st.floats(1e-6, 1e6), history=hnp.arrays(np.float64, 5, elements=st.floats(-100, 100)))
-def test_without_the_one_the_scale_follows_the_unit_of_the_data(factor: float, history: Floats) -> None:
+histories = hnp.arrays(np.float64, 5, elements=st.floats(-100, 100).map(lambda x: round(x, 3)))
+
+
+@given(factor=st.floats(1e-3, 1e6), history=histories, kind=st.sampled_from(["mean", "deviation"]))
+def test_centre_and_scale_follow_the_unit_of_the_data(factor: float, history: Floats, kind: str) -> None:
     seen = np.ones((1, 5), bool)
-    mean = np.abs(history).mean()
-    found = scale(history[None] * factor, seen, plus_one=False)
-    np.testing.assert_allclose(found, mean * factor if mean * factor > 0 else 1.0, rtol=1e-9)
+    centre, size = centre_and_scale(history[None], seen, kind)
+    again = centre_and_scale(history[None] * factor, seen, kind)
+    np.testing.assert_allclose(again[0], centre * factor, rtol=1e-6, atol=1e-9 * factor)
+    np.testing.assert_allclose(again[1], size * factor if history.any() else 1.0, rtol=1e-6)
 
 
-def test_without_the_one_a_history_of_zeros_or_of_nothing_has_scale_one() -> None:
-    zeros_BC = np.zeros((2, 3), np.float32)
-    observed_BC = np.array([[True] * 3, [False] * 3])
-    np.testing.assert_array_equal(scale(zeros_BC, observed_BC, plus_one=False), [1, 1])
+def test_a_small_wave_on_a_high_level_is_as_large_as_any_other() -> None:
+    wave = np.sin(np.arange(24) * np.pi / 12)
+    seen = np.ones((2, 24), bool)
+    centre, size = centre_and_scale(np.stack((wave, 1000 + 3 * wave)), seen, "deviation")
+    np.testing.assert_allclose(centre, [0, 1000], atol=1e-9)
+    np.testing.assert_allclose(size, np.array([1, 3]) * np.abs(wave).mean())
+
+
+def test_a_history_that_stood_still_has_a_scale_above_zero() -> None:
+    values_BC = np.array([[5, 5, 5], [0, 0, 0], [7, 9, 9]], np.float32)
+    observed_BC = np.array([[True] * 3, [True] * 3, [False] * 3])
+    centre, size = centre_and_scale(values_BC, observed_BC, "deviation")
+    np.testing.assert_allclose(centre, [5, 0, 0])
+    np.testing.assert_allclose(size, [0.005, 1, 1])
+    np.testing.assert_allclose(scale(values_BC, observed_BC, "mean"), [5, 1, 1])
 
 
 @given(values_T=values, data=st.data())

@@ -88,8 +88,8 @@ class ModelConfig:
     """Earlier values given as inputs, in steps back; 1 is the previous value."""
     profiles: tuple[str, ...] = ()
     """Mean and spread of earlier values given as inputs: 24x7 is every 24 steps back, seven times."""
-    scale: Literal["one-plus-mean", "mean"] = "one-plus-mean"
-    """What values are divided by: 1 + mean size of the history, as in DeepAR, or the mean size, whatever the unit."""
+    scale: Literal["one-plus-mean", "mean", "deviation"] = "one-plus-mean"
+    """What values are divided by: 1 + mean size of the history (DeepAR), that size, or its deviation from its mean."""
     see_missing: bool = False
     """Whether the inputs say which lagged values were observed."""
     anchor: bool = False
@@ -122,6 +122,12 @@ class ModelConfig:
             all(re.fullmatch("[1-9][0-9]*x[1-9][0-9]*", profile) for profile in self.profiles),
             self.profiles,
             "write profiles=('24x7', '168x4') for a week of days and a month of weeks.",
+        )
+        _require(
+            "Counts and zeros keep their zero: their scale must not be the deviation from a mean.",
+            self.scale != "deviation" or self.likelihood not in ("negative-binomial", "zero-inflated"),
+            f"scale={self.scale!r}, likelihood={self.likelihood!r}",
+            "set scale='mean', or likelihood='student-t'.",
         )
         split_fits = self.head_width == "full" or (self.width is not None and self.width % self.heads == 0)
         _require(

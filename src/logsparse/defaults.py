@@ -27,11 +27,13 @@ def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
     """Context, lags, profiles and features from the frequency and the lengths, the likelihood from the values."""
     context = _context(panel, horizon) if context is None else context
     config = presets.default(context, horizon)
+    likelihood = likelihood_for(panel)
     model = replace(
         config.model,
         lags=_lags(panel),
         profiles=_profiles(panel),
-        likelihood=likelihood_for(panel),
+        likelihood=likelihood,
+        scale="deviation" if likelihood == "student-t" else "mean",
         lowest=0.0 if _ends_at_zero(_seen(panel)) else None,
     )
     return replace(config, features=_features(panel), model=model)

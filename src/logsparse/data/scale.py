@@ -1,8 +1,9 @@
-"""Histories -> the scale v of each, by which a window is divided and with which it is drawn.
+"""Histories -> centre and scale of each: a window is told as (z - centre) / scale, and drawn with its scale.
 
-DeepAR's, and the paper's, is 1 + mean |z|. The 1 has a unit: shares of a road's use and watts are not treated alike.
-Without it, mean |z|, a forecast does not depend on the unit of the data. Only the history counts, never the horizon;
-only observed steps count; a history without any, or of zeros alone, has scale 1.
+DeepAR's scale, and the paper's, is 1 + mean |z|, with centre 0. The 1 has a unit: shares of a road's use and watts are
+not treated alike; without it, mean |z|, they are. Both leave a series that varies little around a high level almost
+constant; its deviation from its mean is what a network can see. Only the history counts, never the horizon; only
+observed steps count; where nothing is left to divide by, the scale is 1.
 """
 
 from __future__ import annotations
@@ -16,12 +17,22 @@ from logsparse.data.panel import Floats
 
 Doubles = NDArray[np.float64]
 
+_STILL = 1e-3
 
-def scale(values_BC: Floats, observed_BC: NDArray[np.bool_], *, plus_one: bool = True) -> Doubles:
-    """The scale of each history; values where nothing was observed are not read."""
-    total_B = np.abs(values_BC).sum(axis=-1, where=observed_BC, dtype=np.float64)
-    mean_B = total_B / np.maximum(observed_BC.sum(axis=-1), 1)
-    return np.asarray(1 + mean_B if plus_one else np.where(mean_B > 0, mean_B, 1.0))
+
+def centre_and_scale(values_BC: Floats, observed_BC: NDArray[np.bool_], kind: str) -> tuple[Doubles, Doubles]:
+    """Of each history; values where nothing was observed are not read."""
+    count_B = np.maximum(observed_BC.sum(axis=-1), 1)
+    size_B = np.abs(values_BC).sum(axis=-1, where=observed_BC, dtype=np.float64) / count_B
+    if kind == "one-plus-mean":
+        return np.zeros_like(size_B), 1 + size_B
+    if kind == "mean":
+        return np.zeros_like(size_B), np.where(size_B > 0, size_B, 1.0)
+    centre_B = values_BC.sum(axis=-1, where=observed_BC, dtype=np.float64) / count_B
+    away_BC = np.abs(values_BC - centre_B[..., None])
+    # A history that stood still says little about how far the next step may lie.
+    scale_B = np.maximum(away_BC.sum(axis=-1, where=observed_BC) / count_B, _STILL * size_B)
+    return centre_B, np.where(scale_B > 0, scale_B, 1.0)
 
 
 def rolling_scale(values_T: Floats, context: int) -> Doubles:

@@ -18,7 +18,7 @@ from logsparse.data.calendar import Ints
 from logsparse.data.features import Features
 from logsparse.data.panel import Panel
 from logsparse.data.profile import Profile, profile_of, reach
-from logsparse.data.scale import scale
+from logsparse.data.scale import centre_and_scale
 from logsparse.errors import ConfigError
 
 # B windows, L = context + horizon steps, E = reach + L steps, K lags, R profiles, F features, C static columns
@@ -29,21 +29,23 @@ class Batch:
     """Windows side by side; whatever is missing, padded or after the cutoff is 0 and not observed."""
 
     values_BL: Tensor
-    """Raw target."""
+    """Target, less the centre of its window."""
     observed_BL: Tensor
     """Where there is a target (bool)."""
     lagged_BLK: Tensor
-    """Raw target so many steps earlier; it may lie before the window."""
+    """Target so many steps earlier, which may lie before the window, less the centre."""
     lag_observed_BLK: Tensor
     """Where there is one (bool)."""
     profile_BLR: Tensor
-    """Mean of the raw target at the same phase of earlier seasons."""
+    """Mean target at the same phase of earlier seasons, less the centre."""
     spread_BLR: Tensor
     """Mean distance from that mean."""
     profile_observed_BLR: Tensor
     """Where there is one (bool)."""
     features_BLF: Tensor
     """Standardised; 0 on padding."""
+    centre_B: Tensor
+    """What was taken from all values, to be added to what is forecast; 0 for scales without a centre."""
     scale_B: Tensor
     """v of the history: divides what goes into a network, multiplies what comes out."""
     series_B: Tensor
@@ -89,7 +91,7 @@ class Windows:
         horizon: int,
         lags: Sequence[int] = (1,),
         profiles: Sequence[Profile] = (),
-        plus_one: bool = True,
+        scale: str = "one-plus-mean",
     ) -> None:
         if not lags or min(lags) < 1:
             raise ConfigError(
@@ -98,7 +100,7 @@ class Windows:
                 hint="lags=(1,) is the previous value; add for example the season.",
             )
         self.panel, self.features = panel, features
-        self.context, self.horizon, self.plus_one = context, horizon, plus_one
+        self.context, self.horizon, self.scale = context, horizon, scale
         self.lags, self.profiles = tuple(lags), tuple(profiles)
         self._buffers = self._allocate(0)
 
@@ -107,6 +109,10 @@ class Windows:
         batch = self._room(len(series_B))
         length, before = self.context + self.horizon, reach(self.lags, self.profiles, self.horizon)
         values_BE, observed_BE = self._gather(series_B, start_B - self.context - before, length + before)
+        history = slice(before, before + self.context)
+        centre_B, scale_B = centre_and_scale(values_BE[:, history], observed_BE[:, history], self.scale)
+        batch.centre_B.numpy()[:], batch.scale_B.numpy()[:] = centre_B, scale_B
+        np.subtract(values_BE, centre_B[:, None], out=values_BE, where=observed_BE, casting="same_kind")
         batch.values_BL.numpy()[:] = values_BE[:, before:]
         batch.observed_BL.numpy()[:] = observed_BE[:, before:]
         for k, lag in enumerate(self.lags):
@@ -117,8 +123,6 @@ class Windows:
             found = profile_of(values_BE, observed_BE, profile.back(self.horizon), length)
             for part_BLR, found_BL in zip(parts, found, strict=True):
                 part_BLR.numpy()[..., r] = found_BL
-        history = slice(before, before + self.context)
-        batch.scale_B.numpy()[:] = scale(values_BE[:, history], observed_BE[:, history], plus_one=self.plus_one)
         batch.series_B.numpy()[:] = series_B if self.panel.numbers is None else self.panel.numbers[series_B]
         for c, column in enumerate(self.panel.static.values()):
             batch.static_BC.numpy()[:, c] = column.codes[series_B]
@@ -163,6 +167,7 @@ class Windows:
             spread_BLR=torch.empty(size, length, profiles),
             profile_observed_BLR=torch.empty(size, length, profiles, dtype=torch.bool),
             features_BLF=torch.empty(size, length, len(self.features)),
+            centre_B=torch.empty(size),
             scale_B=torch.empty(size),
             series_B=torch.empty(size, dtype=torch.int64),
             static_BC=torch.empty(size, len(self.panel.static), dtype=torch.int64),

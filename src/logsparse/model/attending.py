@@ -31,7 +31,7 @@ def attending(network: Transformer, batch: Batch, layer: int, step: int | None) 
     q, k = network.queries_keys(network.inputs(filled), layer)
     pattern = cast("Block", network.blocks[layer]).attention.pattern
     weights = weights_matrix(q, k, pattern) if step is None else weights_row(q, k, pattern, batch.context + step)
-    values_L = filled.values_BL[0]
+    values_L = filled.values_BL[0] + batch.centre_B[0]
     unseen_L = ~batch.observed_BL[0]
     unseen_L[batch.context :] = False
     values_L[unseen_L] = torch.nan

@@ -23,7 +23,7 @@ from logsparse.model.likelihood import Distribution
 from logsparse.model.network import Decoded, Network
 
 # B windows, N sample paths, M laws (one a path, or one for all), L positions, T positions read so far, I inputs,
-# K lags, A lags and profiles, H horizon, Q quantile levels, W channels of the last layer, P parameters
+# K lags, A lags and profiles, X anything, H horizon, Q quantile levels, W channels of the last layer, P parameters
 
 METHODS = ("ancestral", "mean-path")
 
@@ -71,9 +71,10 @@ class Stepwise(Network, Generic[Memory]):
         location = raw_P[..., :1] + (weight_A * inputs_I[..., : self.anchors]).sum(-1, keepdim=True)
         return torch.cat([location, raw_P[..., 1:]], -1)
 
-    def bounded(self, value: Tensor) -> Tensor:
+    def bounded(self, value_BX: Tensor, batch: Batch) -> Tensor:
         """Not below the lowest value there can be: training never saw such lags, so none may be fed back."""
-        return value if self.config.lowest is None else value.clamp(min=self.config.lowest)
+        lowest = self.config.lowest
+        return value_BX if lowest is None else torch.maximum(value_BX, lowest - batch.centre_B[:, None])
 
     @property
     def _seen_from(self) -> int:
@@ -141,10 +142,10 @@ def decode(
             inputs_BNI = network.inputs_at(batch.context + step, shared_BLI, fed_BNH, batch.context)
             raw_BMP = network.advance(inputs_BNI, memory)
         law = network.likelihood.distribution(raw_BMP, scale_B1)
-        drawn_BNH[..., step] = network.bounded(law.sample(uniform_BNH[..., step]))
-        mean_BM = network.bounded(law.mean)
+        drawn_BNH[..., step] = network.bounded(law.sample(uniform_BNH[..., step]), batch)
+        mean_BM = network.bounded(law.mean, batch)
         mean_BH[:, step] = mean_BM.mean(1)
-        quantiles_BQH[..., step] = network.bounded(mixture_quantiles(law, levels))
+        quantiles_BQH[..., step] = network.bounded(mixture_quantiles(law, levels), batch)
         fed_BNH[..., step] = (drawn_BNH[..., step] if ancestral else mean_BM) / scale_B1
     return Decoded(drawn_BNH, mean_BH, quantiles_BQH)
 
@@ -180,8 +181,8 @@ def decode_plainly(network: Stepwise[Any], batch: Batch, uniform_BNH: Tensor, me
         position = batch.context + step
         raw_BNP = network(fed)[:, position].unflatten(0, (size, -1))
         law = network.likelihood.distribution(raw_BNP, batch.scale_B[:, None])
-        drawn[..., step] = network.bounded(law.sample(uniform_BNH[..., step]))
-        fed_back = drawn[..., step] if method == "ancestral" else network.bounded(law.mean)
+        drawn[..., step] = network.bounded(law.sample(uniform_BNH[..., step]), batch)
+        fed_back = drawn[..., step] if method == "ancestral" else network.bounded(law.mean, batch)
         _feed(fed, position, fed_back.flatten(), network.config.lags)
     return drawn
 

@@ -61,7 +61,10 @@ class Network(nn.Module, ABC):
 
     @abstractmethod
     def forecast(self, batch: Batch, uniform_BNH: Tensor, levels: Sequence[float], method: str) -> Decoded:
-        """Of a batch whose horizon is unknown: paths from uniform draws in (0, 1), means and quantiles."""
+        """Of a batch whose horizon is unknown: paths from uniform draws in (0, 1), means and quantiles.
+
+        Less the centre of each window, as all values of a batch are.
+        """
 
     @abstractmethod
     def paths_read(self, paths: int, method: str) -> int:

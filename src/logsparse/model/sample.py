@@ -63,10 +63,11 @@ def sample(
         decoded = _joined(
             [network.forecast(batch, u, ask.levels, ask.method) for u in uniform_BNH.tensor_split(parts, 1)]
         )
-        found.mean_WH[part] = decoded.mean_BH.cpu().numpy()
-        found.quantiles_WQH[part] = decoded.quantiles_BQH.cpu().numpy()
+        centre_B1 = batch.centre_B[:, None]
+        found.mean_WH[part] = (decoded.mean_BH + centre_B1).cpu().numpy()
+        found.quantiles_WQH[part] = (decoded.quantiles_BQH + centre_B1[:, None]).cpu().numpy()
         if found.paths_WNH is not None:
-            found.paths_WNH[part] = decoded.paths_BNH.cpu().numpy()
+            found.paths_WNH[part] = (decoded.paths_BNH + centre_B1[:, None]).cpu().numpy()
         if told is not None:
             told(len(batch))
     return found

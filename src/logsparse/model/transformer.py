@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.functional import relu
+from torch.nn.functional import leaky_relu
 
 from logsparse.attention.attend import attend
 from logsparse.attention.layer import ConvAttention
@@ -159,7 +159,8 @@ class Block(nn.Module):
         """Everything after the attention."""
         x = x + drop(attended, self.dropout, generator)
         x = x if self.pre else self.attention_norm(x)
-        fed = self.narrow(relu(self.widen(self.feedforward_norm(x) if self.pre else x)))
+        # With slope 0 it is relu, but its backward pass takes a third of the time on a CPU (docs/LOG.md).
+        fed = self.narrow(leaky_relu(self.widen(self.feedforward_norm(x) if self.pre else x), 0.0))
         x = x + drop(fed, self.dropout, generator)
         return x if self.pre else self.feedforward_norm(x)
 

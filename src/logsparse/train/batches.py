@@ -102,7 +102,7 @@ def windows_of(panel: Panel, features: Features, config: Config) -> Windows:
         horizon=config.horizon,
         lags=model.lags,
         profiles=_profiles(config),
-        plus_one=model.scale == "one-plus-mean",
+        scale=model.scale,
     )
 
 
