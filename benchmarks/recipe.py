@@ -1,4 +1,4 @@
-"""A change of the default recipe on one set -> validation NLL, R0.5, R0.9, wQL, coverage, minutes: a row of recipe.csv.
+"""A change of the default recipe on one set -> its NLL, R0.5, R0.9, wQL, MASE, coverage, minutes: a row of recipe.csv.
 
     LOGSPARSE_DATA=folder python benchmarks/recipe.py solar --set model.width=64 --why "wider"
 
@@ -32,7 +32,7 @@ from logsparse.tasks.ledger import machine
 from machine import RESULTS
 
 TABLE = RESULTS / "recipe.csv"
-COLUMNS = ("set", "span", "change", "why", "seed", "nll", "R0.5", "R0.9", "wql", "coverage_80", "minutes", "steps",
+COLUMNS = ("set", "span", "change", "why", "seed", "nll", "R0.5", "R0.9", "wql", "mase", "coverage_80", "minutes", "steps",
            "parameters", "threads", "version", "machine", "time")  # fmt: skip
 LEVELS = tuple(round(0.1 * n, 1) for n in range(1, 10))
 
@@ -105,7 +105,7 @@ def main() -> None:
         "why": asked.why,
         "seed": asked.seed,
         "nll": story.best,
-        **{name: found[name] for name in ("R0.5", "R0.9", "wql", "coverage_80")},
+        **{name: found[name] for name in ("R0.5", "R0.9", "wql", "mase", "coverage_80")},
         "minutes": story.seconds / 60,
         "steps": int(story.rows[-1]["step"]),
         "parameters": int(np.sum([weight.numel() for weight in model.network_.parameters()])),
