@@ -32,8 +32,8 @@ from logsparse.tasks.ledger import machine
 from machine import RESULTS
 
 TABLE = RESULTS / "recipe.csv"
-COLUMNS = ("set", "span", "change", "why", "seed", "nll", "R0.5", "R0.9", "wql", "mase", "coverage_80", "minutes", "steps",
-           "parameters", "threads", "version", "machine", "time")  # fmt: skip
+COLUMNS = ("set", "span", "change", "why", "seed", "nll", "R0.5", "R0.9", "wql", "mase", "coverage_80", "minutes",
+           "steps", "parameters", "threads", "version", "machine", "time")  # fmt: skip
 LEVELS = tuple(round(0.1 * n, 1) for n in range(1, 10))
 
 
