@@ -42,7 +42,7 @@ def test_the_settings_are_told_before_and_the_outcome_after() -> None:
     assert (told["horizon"], told["context"], told["lags"]) == ("6", "12", "1, 23, 24, 25, 47, 48, 49")
     assert (told["profiles"], told["scale"]) == ("24x7, 24x28", "deviation")
     assert (told["features"], told["likelihood"]) == ("weekday, hour", "student-t")
-    assert told["attention"] == "logsparse(), 1 layers, 2 heads, kernel 2"
+    assert told["attention"] == "logsparse(base=2), 1 layers, 2 heads, kernel 2"
     assert (told["training"], told["ended"]) == ("4 steps of 4 windows", "all steps taken")
     model = ls.load("model")
     assert isinstance(model, ls.LogSparse)
