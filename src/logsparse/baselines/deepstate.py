@@ -65,9 +65,19 @@ class DeepState(LogSparse):
 
     def _advised(self, panel: Panel) -> Config:
         advised = recommend(panel, self.horizon, self.context)
-        model = replace(advised.model, layers=2, width=40, lags=(1,), profiles=(), lowest=None, likelihood="gaussian")
-        # The filter reads the history either way; what it learns from is the horizon given it (docs/LOG.md).
-        return replace(advised, model=model, train=replace(advised.train, loss_on="horizon"))
+        model = replace(
+            advised.model,
+            layers=2,
+            width=40,
+            lags=(1,),
+            profiles=(),
+            scale="one-plus-mean",
+            lowest=None,
+            likelihood="gaussian",
+        )
+        # Its LSTM reads the features alone, so it needs all of them. The filter reads the history either way; what it
+        # learns from is the horizon given it (docs/LOG.md).
+        return replace(advised, features=None, model=model, train=replace(advised.train, loss_on="horizon"))
 
     def _prepared(self, panel: Panel) -> tuple[Config, Known, TrainingSet]:
         season = panel.freq.season if self.season is None else int(self.season)
