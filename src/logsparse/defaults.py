@@ -34,7 +34,7 @@ def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
         profiles=_profiles(panel),
         likelihood=likelihood,
         scale="deviation" if likelihood == "student-t" else "mean",
-        lowest=0.0 if _ends_at_zero(_seen(panel)) else None,
+        lowest=0.0 if _ends_at_zero(seen_values(panel)) else None,
     )
     return replace(config, features=_features(panel), model=model)
 
@@ -58,7 +58,7 @@ def check_reach(config: Config, panel: Panel) -> None:
 
 def likelihood_for(panel: Panel) -> str:
     """The family whose support and shape fit the values seen."""
-    seen = _seen(panel)
+    seen = seen_values(panel)
     if seen.size == 0 or seen.min() < 0:
         return "student-t"
     if np.quantile(seen, 0.9) <= _SMALL_COUNT and (seen == np.floor(seen)).all() and seen.max() > 1:
@@ -66,7 +66,8 @@ def likelihood_for(panel: Panel) -> str:
     return "zero-inflated" if _ends_at_zero(seen) else "student-t"
 
 
-def _seen(panel: Panel) -> Floats:
+def seen_values(panel: Panel) -> Floats:
+    """Every value observed, of all series in a row."""
     values: Floats = np.concatenate([panel[i] for i in range(len(panel))])
     return values[~np.isnan(values)]
 

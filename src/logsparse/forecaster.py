@@ -24,7 +24,7 @@ from logsparse.data.known import Known
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.times import When
 from logsparse.data.windows import Windows
-from logsparse.defaults import check_reach, recommend
+from logsparse.defaults import check_reach, recommend, seen_values
 from logsparse.errors import ConfigError
 from logsparse.forecast import Evidence, Forecast, Forecaster
 from logsparse.model.network import Network
@@ -146,7 +146,7 @@ class LogSparse(Forecaster):
         network.take_over(self.network_)
         train = replace(self.config_.train, lr=_GENTLER * self.config_.train.lr, seeds=1, minutes=self.minutes)
         gentle = replace(self.config_, train=train)
-        network.likelihood.check(torch.from_numpy(_seen(panel)))
+        network.likelihood.check(torch.from_numpy(seen_values(panel)))
         self._folder = None if folder is None else Path(folder)
         self._train(TrainingSet.of(told, gentle, self.features_), gentle, lambda _seed: network)
         self.known_, self.panel_ = known, panel
@@ -161,7 +161,7 @@ class LogSparse(Forecaster):
             network.initialise(torch.Generator().manual_seed(seed))
             return network
 
-        fresh(self.seed).likelihood.check(torch.from_numpy(_seen(panel)))
+        fresh(self.seed).likelihood.check(torch.from_numpy(seen_values(panel)))
         self._train(data, config, fresh)
 
     def _prepared(self, panel: Panel) -> tuple[Config, Known, TrainingSet]:
@@ -293,7 +293,3 @@ class LogSparse(Forecaster):
     def _windows(self, panel: Panel) -> Windows:
         """Of any panel, told in the terms of training."""
         return windows_of(self.known_.retell(panel), self.features_, self.config_)
-
-
-def _seen(panel: Panel) -> Any:
-    return np.concatenate([panel[i] for i in range(len(panel))])
