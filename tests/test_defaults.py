@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 from numpy.typing import NDArray
 
 import small
 from logsparse.data.calendar import Freq
+from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
 from logsparse.defaults import likelihood_for, recommend
 
@@ -93,6 +95,15 @@ def test_a_calendar_feature_must_have_come_round() -> None:
     assert recommend(panel(np.ones(4000)), 24).features == ("weekday", "hour")
     assert recommend(panel(np.ones(2 * 365 * 24 + 2)), 24).features == ("month", "weekday", "hour")
     assert recommend(panel(np.ones(300), "D"), 7).features == ("day", "weekday")
+
+
+def test_short_series_years_apart_have_seen_no_month_twice() -> None:
+    hours = np.arange(700).astype("timedelta64[h]")
+    tables = [
+        pl.DataFrame({"unique_id": start, "ds": np.datetime64(f"{start}-03-01T00", "us") + hours, "y": 1.0})
+        for start in ("2015", "2016", "2019")
+    ]
+    assert recommend(to_panel(pl.concat(tables)), 24).features == ("weekday", "hour")
 
 
 def test_zero_is_a_bound_where_values_rest_on_it_and_not_because_none_was_below_it() -> None:

@@ -106,8 +106,8 @@ def _profiles(panel: Panel) -> tuple[str, ...]:
 
 
 def _features(panel: Panel) -> tuple[str, ...]:
-    """What comes round within the data: a month, year or age seen for the first time in a forecast misleads."""
-    yearly = panel.freq.kind != "index" and panel.ends().max() - panel.starts.min() >= 2 * _YEAR
+    """What comes round within a series: a month, year or age seen for the first time in a forecast misleads."""
+    yearly = panel.freq.kind != "index" and np.median(panel.ends() - panel.starts) >= 2 * _YEAR
     named = features_for(panel.freq)
     return tuple(name for name in named if name not in ("age", "year") and (yearly or name not in _ONCE_A_YEAR))
 

@@ -144,6 +144,15 @@ def _entitle(axes: Axes, title: str) -> None:
     axes.legend(frameon=False, ncols=2, fontsize=8, loc="lower right", bbox_to_anchor=(1, 0.98), borderaxespad=0)
 
 
+def settle(figure: Figure) -> None:
+    """Lay the figure out once and round: the solver's last digit varies by run, and with it names within an SVG."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        left, bottom, width, height = axes.get_position(original=True).bounds
+        axes.set_position((round(left, 5), round(bottom, 5), round(width, 5), round(height, 5)))
+
+
 def save_figure(figure: Figure, path: Path) -> None:
     """SVG, PNG or PDF by the ending of the name, the same bytes every time; written beside, then renamed."""
     import matplotlib as mpl
@@ -154,6 +163,7 @@ def save_figure(figure: Figure, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with mpl.rc_context({"svg.hashsalt": "logsparse"}):
+            settle(figure)
             figure.savefig(beside, metadata=undated, dpi=150)
         beside.replace(path)
     except OSError as error:

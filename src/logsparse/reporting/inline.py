@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-from logsparse.pictures import FORECAST, INK, TRUTH
+from logsparse.pictures import FORECAST, INK, TRUTH, settle
 from logsparse.reporting.charts import GREY, MUTED
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def _svg(figure: Figure, key: str, *, transparent: bool) -> str:
 
     file = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": key, "svg.fonttype": "none"}):
+        settle(figure)
         figure.savefig(file, format="svg", transparent=transparent, metadata={"Date": None})
     return file.getvalue()
 
