@@ -83,9 +83,7 @@ def ours(name: str, minutes: float, rounds: int) -> list[dict[str, Any]]:
 
     def cached(method: str, paths: int, seed: int = 0, every: int = 1) -> Any:
         chosen = np.arange(0, series, every)
-        ask = Sampling(
-            paths=paths, levels=LEVELS, method=method, seed=seed, keep_paths=False, device=torch.device("cpu")
-        )
+        ask = Sampling(paths=paths, levels=LEVELS, method=method, seed=seed, keep_paths=False)
         return sample(model.network_, windows, Pairs(chosen, history.lengths[chosen]), ask)
 
     def plain(method: str, few: int) -> Any:

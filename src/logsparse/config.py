@@ -181,6 +181,8 @@ class TrainConfig:
     """Time after which training stops at the next step; none: no limit."""
     seeds: int = 1
     """Runs from different seeds; the one with the lowest validation loss is kept."""
+    calibration_windows: int = 0
+    """Validation windows on which forecasts are stretched around their median until 80 % intervals hold 80 %."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Number type of the matrix products."""
 
@@ -195,6 +197,7 @@ class TrainConfig:
             _require(f"{name} must be above 0.", getattr(self, name) > 0, getattr(self, name))
         _require("weight_decay must be at least 0.", self.weight_decay >= 0, self.weight_decay)
         _require("average must be at least 0 and below 1.", 0 <= self.average < 1, self.average)
+        _require("calibration_windows must be at least 0.", self.calibration_windows >= 0, self.calibration_windows)
         _require("minutes must be above 0.", self.minutes is None or self.minutes > 0, self.minutes)
 
 

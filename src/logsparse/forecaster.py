@@ -21,12 +21,13 @@ from logsparse.data.columns import Columns
 from logsparse.data.features import Features
 from logsparse.data.frame import to_panel
 from logsparse.data.known import Known
-from logsparse.data.panel import Panel, SeriesId
+from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.times import When
 from logsparse.data.windows import Windows
 from logsparse.defaults import check_reach, recommend, seen_values
 from logsparse.errors import ConfigError
 from logsparse.forecast import Evidence, Forecast, Forecaster
+from logsparse.model.calibrate import stretch
 from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
 from logsparse.model.transformer import Transformer
@@ -66,6 +67,7 @@ class LogSparse(Forecaster):
     features_: Features
     network_: Network
     story_: Story
+    stretch_: Floats | None
     _folder: Path | None = None
     _validation: Panel | None = None
 
@@ -189,13 +191,14 @@ class LogSparse(Forecaster):
             def run(seed: int) -> Training:
                 network = make(seed).to(ranks.device)
                 folder = self._folder and self._folder / f"seed-{seed}"
-                return Training(
-                    network, data, config.train, seed=seed, folder=folder, ranks=ranks, verbose=self.verbose
-                )
+                told = self.verbose
+                return Training(network, data, config.train, seed=seed, folder=folder, ranks=ranks, verbose=told)
 
             best = best_of(run, range(self.seed, self.seed + config.train.seeds))
         self.network_, self.story_ = best.network, best.story
         self.network_.settle_unknown()
+        held_back = data.held_back(config.train.calibration_windows)
+        self.stretch_ = stretch(self.network_, data.validation_windows, held_back, config.method, self.seed)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         facts = {
@@ -203,6 +206,7 @@ class LogSparse(Forecaster):
             "known": self.known_.to_dict(),
             "features": self.features_.to_dict(),
             "story": asdict(self.story_),
+            "stretch": None if self.stretch_ is None else self.stretch_.tolist(),
         }
         # A trip through JSON turns tuples into lists, as a reader will find them.
         plain: dict[str, Any] = json.loads(json.dumps(facts))
@@ -211,6 +215,7 @@ class LogSparse(Forecaster):
     def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         self.config_, self.known_ = Config.from_dict(facts["config"]), Known.from_dict(facts["known"])
         self.features_, self.story_ = Features.from_dict(facts["features"]), Story(**facts["story"])
+        self.stretch_ = None if facts.get("stretch") is None else np.array(facts["stretch"], np.float32)
         self.network_ = self._network(self.config_, len(self.features_), self.known_)
         self.network_.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
 
@@ -278,17 +283,17 @@ class LogSparse(Forecaster):
             yield Forecast(panel, found.mean_WH[part], levels, found.quantiles_WQH[part])
 
     def _sample(self, panel: Panel, pairs: Pairs, levels: tuple[float, ...], *, keep_paths: bool) -> Sampled:
-        device = device_named(self.device)
         ask = Sampling(
             paths=self.samples,
             levels=levels,
             method=self.config_.method,
             seed=self.seed,
             keep_paths=keep_paths,
-            device=device,
+            stretch_H=self.stretch_,
         )
         with Progress("forecasting", len(pairs), verbose=self.verbose) as progress:
-            return sample(self.network_.to(device), self._windows(panel), pairs, ask, told=progress.step)
+            network = self.network_.to(device_named(self.device))
+            return sample(network, self._windows(panel), pairs, ask, told=progress.step)
 
     def _windows(self, panel: Panel) -> Windows:
         """Of any panel, told in the terms of training."""

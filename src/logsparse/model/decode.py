@@ -73,8 +73,7 @@ class Stepwise(Network, Generic[Memory]):
 
     def bounded(self, value_BX: Tensor, batch: Batch) -> Tensor:
         """Not below the lowest value there can be: training never saw such lags, so none may be fed back."""
-        lowest = self.config.lowest
-        return value_BX if lowest is None else torch.maximum(value_BX, lowest - batch.centre_B[:, None])
+        return torch.maximum(value_BX, self.lowest(batch)[:, None])
 
     @property
     def _seen_from(self) -> int:

@@ -59,6 +59,11 @@ class Network(nn.Module, ABC):
         # Missing targets are 0 in a batch: inside every family's support, and masked here.
         return torch.where(batch.observed_BL[:, begin:], law.log_density(batch.values_BL[:, begin:]), 0)
 
+    def lowest(self, batch: Batch) -> Tensor:
+        """(B,): the lowest value there can be, less the centre; -inf where there is no bound."""
+        set_lowest = self.config.lowest
+        return (self.likelihood.lowest if set_lowest is None else set_lowest) - batch.centre_B
+
     @abstractmethod
     def forecast(self, batch: Batch, uniform_BNH: Tensor, levels: Sequence[float], method: str) -> Decoded:
         """Of a batch whose horizon is unknown: paths from uniform draws in (0, 1), means and quantiles.

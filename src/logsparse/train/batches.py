@@ -49,11 +49,14 @@ class TrainingSet:
         """What the windows' features are made by."""
         return self.windows.features
 
+    def held_back(self, most: int) -> Pairs:
+        """So many of the windows to validate with, or all, spread evenly over them."""
+        count = min(most, len(self.validation))
+        return self.validation.at(np.linspace(0, len(self.validation) - 1, count).astype(np.int64))
+
     def looks(self, train: TrainConfig, ranks: Ranks) -> Iterator[Batch]:
         """The validation windows of this rank, the same at every look."""
-        count = min(train.validation_windows, len(self.validation))
-        even = np.linspace(0, len(self.validation) - 1, count).astype(np.int64)
-        for pairs in epoch(self.validation.at(even), train.batch):
+        for pairs in epoch(self.held_back(train.validation_windows), train.batch):
             share = pairs.share(ranks.rank, ranks.count)
             if len(share):
                 yield self.validation_windows(share.series_B, share.start_B).to(ranks.device)

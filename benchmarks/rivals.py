@@ -1,0 +1,212 @@
+"""Forecasters of other libraries, given the same minutes -> their R0.5, R0.9, wQL and coverage: rows of rivals.csv.
+
+    pip install neuralforecast gluonts lightning "pandas<3"     # for the comparison only
+    LOGSPARSE_DATA=folder python benchmarks/rivals.py traffic --model nhits --minutes 5 [--test]
+
+Each is what its library suggests for such data: a week of history, windows scaled, nine quantiles (NHITS, PatchTST) or
+a Student-t (DeepAR). Those of NeuralForecast get as many steps as fit into the minutes by a trial of their speed, and
+stop when the week held back no longer improves; the best weights on it are not kept, as their library does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+
+import logsparse as ls
+from logsparse.data.panel import Panel
+from logsparse.forecast import Forecast, Forecaster
+from logsparse.tasks.ledger import machine
+from machine import RESULTS
+from recipe import LEVELS, TASKS, panel_of, scores
+
+TABLE = RESULTS / "rivals.csv"
+COLUMNS = ("set", "span", "model", "seed", "R0.5", "R0.9", "wql", "mase", "coverage_80", "minutes", "steps", "threads",
+           "version", "machine", "time")  # fmt: skip
+WEEK = 168
+QUIET: dict[str, Any] = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
+_TRIAL_STEPS = 10
+
+# S series, Q quantile levels, H horizon
+
+
+class Rival(Forecaster):
+    """Another library's model, trained for so many minutes."""
+
+    steps: int
+
+    def __init__(self, horizon: int, name: str, *, minutes: float, seed: int) -> None:
+        super().__init__(horizon)
+        self.name, self.minutes, self.seed = name, minutes, seed
+
+
+class NeuralForecastModel(Rival):
+    """NHITS or PatchTST with the quantile loss of all levels."""
+
+    def _fit(self, panel: Panel) -> None:
+        trial = time.monotonic()
+        self._train(panel, _TRIAL_STEPS)
+        self.steps = max(100, int(self.minutes * 60 / (time.monotonic() - trial) * _TRIAL_STEPS))
+        self.fitted = self._train(panel, self.steps)
+        self.steps = int(self.fitted.models[0].train_trajectories[-1][0]) + 1
+
+    def _train(self, panel: Panel, steps: int) -> Any:
+        from neuralforecast import NeuralForecast
+        from neuralforecast.losses.pytorch import MQLoss
+        from neuralforecast.models import NHITS, PatchTST
+
+        made = {"nhits": NHITS, "patchtst": PatchTST}[self.name](
+            h=self.horizon,
+            input_size=WEEK,
+            loss=MQLoss(quantiles=list(LEVELS)),
+            scaler_type="standard",
+            max_steps=steps,
+            early_stop_patience_steps=10 if steps > _TRIAL_STEPS else -1,
+            val_check_steps=100 if steps > _TRIAL_STEPS else steps,
+            # A quarter of what it takes unasked: on two cores more steps tell more than larger ones.
+            windows_batch_size=256,
+            random_seed=self.seed,
+            alias="m",
+            **QUIET,
+        )
+        network = NeuralForecast(models=[made], freq="h")
+        network.fit(_frame(panel), val_size=WEEK)
+        return network
+
+    def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
+        found = self.fitted.predict(df=_frame(panel))
+        names = sorted((c for c in found.columns if c.startswith("m")), key=_level)
+        order = found.groupby("unique_id", sort=False)
+        by_name = {name: part[names].to_numpy(np.float32).T for name, part in order}
+        quantiles_SQH = np.sort(np.stack([by_name[str(one)] for one in panel.ids]), axis=1)
+        return Forecast(panel, quantiles_SQH[:, len(levels) // 2], levels, quantiles_SQH)
+
+
+def _level(column: str) -> float:
+    """`m-median`, `m-lo-80.0`, `m-hi-80.0` -> the level."""
+    if "-lo-" in column or "_lo" in column:
+        return 0.5 - float(column.rsplit("-", 1)[1]) / 200
+    if "-hi-" in column or "_hi" in column:
+        return 0.5 + float(column.rsplit("-", 1)[1]) / 200
+    return 0.5
+
+
+class GluonDeepAR(Rival):
+    """DeepAR with the lags and the Student-t that GluonTS chooses."""
+
+    def _fit(self, panel: Panel) -> None:
+        from gluonts.torch import DeepAREstimator
+        from lightning.pytorch import seed_everything
+
+        seed_everything(self.seed)
+        # GluonTS reads back a checkpoint that it has just written, in a form that torch refuses unless told otherwise.
+        os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
+        with TemporaryDirectory() as folder:
+            estimator = DeepAREstimator(
+                freq="h",
+                prediction_length=self.horizon,
+                context_length=WEEK,
+                num_batches_per_epoch=100,
+                trainer_kwargs={"max_epochs": 10_000, "max_time": {"seconds": round(60 * self.minutes)},
+                                "default_root_dir": folder, **QUIET},
+            )  # fmt: skip
+            trained = estimator.train_model(_list(panel))
+            self.predictor, self.steps = trained.predictor, int(trained.trainer.global_step)
+
+    def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
+        drawn = [one.samples for one in self.predictor.predict(_list(panel), num_samples=200)]
+        quantiles_SQH = np.stack([np.quantile(paths, levels, axis=0) for paths in drawn]).astype(np.float32)
+        return Forecast(panel, np.stack([paths.mean(0) for paths in drawn]), levels, quantiles_SQH)
+
+
+def _frame(panel: Panel) -> Any:
+    import pandas as pd
+
+    parts = [
+        pd.DataFrame({"unique_id": str(one), "ds": _times(panel, i), "y": _filled(panel[i])})
+        for i, one in enumerate(panel.ids)
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def _list(panel: Panel) -> Any:
+    import pandas as pd
+    from gluonts.dataset.common import ListDataset
+
+    rows = [
+        {"start": pd.Period(_times(panel, i)[0], freq="h"), "target": panel[i], "item_id": str(one)}
+        for i, one in enumerate(panel.ids)
+    ]
+    return ListDataset(rows, freq="h")
+
+
+def _times(panel: Panel, i: int) -> Any:
+    steps = np.arange(int(panel.lengths[i]))
+    return panel.freq.add(np.full_like(steps, panel.starts[i]), steps).astype("datetime64[us]").astype("datetime64[ns]")
+
+
+def _filled(values: Any) -> Any:
+    """NeuralForecast takes no holes: the last value seen stands in."""
+    seen = np.where(np.isnan(values), 0, np.arange(len(values)))
+    return np.nan_to_num(values[np.maximum.accumulate(seen)])
+
+
+MODELS: dict[str, type[Rival]] = {
+    "nhits": NeuralForecastModel,
+    "patchtst": NeuralForecastModel,
+    "gluonts-deepar": GluonDeepAR,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task", choices=[name for name, task in TASKS.items() if "10min" not in task.file])
+    parser.add_argument("--model", choices=MODELS, required=True)
+    parser.add_argument("--minutes", type=float, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--test", action="store_true")
+    asked = parser.parse_args()
+    torch.set_num_threads(asked.threads)
+    task, span = TASKS[asked.task], "test" if asked.test else "validation"
+    panel = panel_of(task, span)
+    model = MODELS[asked.model](task.horizon, asked.model, minutes=asked.minutes, seed=asked.seed)
+    began = time.monotonic()
+    model.fit(panel.cut(panel.lengths - task.horizon * task.windows))
+    minutes = (time.monotonic() - began) / 60
+    found = scores(ls.backtest(model, panel, windows=task.windows, quantiles=LEVELS), task)
+    library = "gluonts" if asked.model == "gluonts-deepar" else "neuralforecast"
+    row: dict[str, Any] = {
+        "set": asked.task,
+        "span": span,
+        "model": asked.model,
+        "seed": asked.seed,
+        **{name: found[name] for name in ("R0.5", "R0.9", "wql", "mase", "coverage_80")},
+        "minutes": minutes,
+        "steps": model.steps,
+        "threads": asked.threads,
+        "version": f"{library} {version(library)}",
+        "machine": machine(),
+        "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}",
+    }
+    shown = {name: f"{value:.5g}" if isinstance(value, float) else value for name, value in row.items()}
+    new = not TABLE.exists()
+    with TABLE.open("a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(shown)
+    print(shown)
+
+
+if __name__ == "__main__":
+    main()
