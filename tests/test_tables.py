@@ -67,6 +67,16 @@ def test_of_several_seeds_the_one_with_the_lowest_validation_loss_is_shown(
     assert shown["paper"] == "0.1000/0.1000"
 
 
+def test_a_set_without_a_past_is_forecast_by_seasonal_naive_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "locate", lambda one: Path() if one.name == "electricity-c-fortnight" else None)
+    main = tables.MAIN_TABLE
+    assert [run.model for run in main.runs(3, main.models)] == ["seasonal-naive"]
+    (table,) = main.tables([row("electricity-c-fortnight, 1 day x 7", "seasonal-naive", **{"R0.5": "0.0693"})], {})
+    ((_, model, ours, _, _, note),) = [line for line in table.lines if "fortnight" in line[0]]
+    assert (model, ours) == ("seasonal-naive", "0.0693/0.1000")
+    assert note == "the paper's test week itself, without the years before it"
+
+
 @pytest.fixture
 def tiny(hourly: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> Case:
     """A case of two days at the end of two short series, its own model in small."""
