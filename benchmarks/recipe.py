@@ -24,7 +24,7 @@ import torch
 
 import logsparse as ls
 from logsparse.commands.settings import Changes
-from logsparse.data.clock import clock_time
+from logsparse.data.clock import clock_time, stamps
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
 from logsparse.defaults import recommend
@@ -32,8 +32,8 @@ from logsparse.tasks.ledger import machine
 from machine import RESULTS
 
 TABLE = RESULTS / "recipe.csv"
-COLUMNS = ("set", "span", "change", "why", "seed", "nll", "R0.5", "R0.9", "wql", "mase", "coverage_80", "minutes",
-           "steps", "parameters", "threads", "version", "machine", "time")  # fmt: skip
+COLUMNS = ("set", "span", "change", "why", "seed", "nll", "R0.5", "R0.9", "wql", "mase", "coverage_80", "below",
+           "dark_80", "minutes", "steps", "parameters", "threads", "version", "machine", "time")  # fmt: skip
 LEVELS = tuple(round(0.1 * n, 1) for n in range(1, 10))
 
 
@@ -64,14 +64,36 @@ def panel_of(task: Task, span: str) -> Panel:
     return whole if span == "test" else whole.cut(whole.lengths - task.horizon * task.windows)
 
 
-def scores(results: pl.DataFrame, task: Task) -> dict[str, float]:
-    """Coverage of solar counts the hours of the day at which the sun shone within the week before."""
-    found: dict[str, float] = ls.score(results).row(0, named=True)
+def scores(results: pl.DataFrame, panel: Panel, task: Task) -> dict[str, Any]:
+    """`below`: share of values under each of the nine quantiles.
+
+    Night is exactly 0, which says nothing of intervals: on solar, coverage and `below` are of the times of the day at
+    which a series had sun on any of the 7 days before the windows; coverage of the rest is `dark_80`.
+    """
+    found: dict[str, Any] = ls.score(results).row(0, named=True)
+    counted, found["dark_80"] = results, ""
     if task.file.startswith("solar"):
-        bright = results.filter(pl.col("y") > 0).select(pl.col("ds").dt.time().alias("time")).unique()
-        day = results.with_columns(time=pl.col("ds").dt.time()).join(bright, on="time", how="semi").drop("time")
-        found["coverage_80"] = ls.score(day)["coverage_80"].item()
+        results = results.with_columns(time=pl.col("ds").dt.time())
+        sunny = _sunny(panel, task)
+        counted = results.join(sunny, on=["unique_id", "time"], how="semi").drop("time")
+        rest = results.join(sunny, on=["unique_id", "time"], how="anti").drop("time")
+        found["coverage_80"], found["dark_80"] = (ls.score(part)["coverage_80"].item() for part in (counted, rest))
+    shares = [counted.select((pl.col("y") <= pl.col(f"q{level:g}")).mean()).item() for level in LEVELS]
+    found["below"] = json.dumps([round(share, 4) for share in shares])
     return found
+
+
+def _sunny(panel: Panel, task: Task) -> pl.DataFrame:
+    """Series and time of the day with a value above 0 within the 7 days before the windows."""
+    day = panel.freq.season
+    before = panel.cut(panel.lengths - task.horizon * task.windows)
+    rows = []
+    for i, name in enumerate(before.ids):
+        steps = np.arange(int(before.lengths[i]))[-7 * day :]
+        times = stamps(before, before.freq.add(np.full_like(steps, before.starts[i]), steps))
+        week = pl.DataFrame({"unique_id": [name] * len(steps), "time": times.dt.time(), "y": before[i][-7 * day :]})
+        rows.append(week.filter(pl.col("y") > 0).select("unique_id", "time").unique())
+    return pl.concat(rows)
 
 
 def main() -> None:
@@ -95,7 +117,7 @@ def main() -> None:
         config = replace(config, train=replace(config.train, minutes=asked.minutes))
     model = ls.LogSparse(task.horizon, config=config, seed=asked.seed, samples=asked.samples)
     model.fit(history)
-    found = scores(ls.backtest(model, panel, windows=task.windows, quantiles=LEVELS), task)
+    found = scores(ls.backtest(model, panel, windows=task.windows, quantiles=LEVELS), panel, task)
     story = model.story_
     change = [*asked.changes, *([f"context={asked.context}"] if asked.context else [])]
     row: dict[str, Any] = {
@@ -105,7 +127,7 @@ def main() -> None:
         "why": asked.why,
         "seed": asked.seed,
         "nll": story.best,
-        **{name: found[name] for name in ("R0.5", "R0.9", "wql", "mase", "coverage_80")},
+        **{name: found[name] for name in ("R0.5", "R0.9", "wql", "mase", "coverage_80", "below", "dark_80")},
         "minutes": story.seconds / 60,
         "steps": int(story.rows[-1]["step"]),
         "parameters": int(np.sum([weight.numel() for weight in model.network_.parameters()])),

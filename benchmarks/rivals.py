@@ -183,7 +183,7 @@ def main() -> None:
     began = time.monotonic()
     model.fit(panel.cut(panel.lengths - task.horizon * task.windows))
     minutes = (time.monotonic() - began) / 60
-    found = scores(ls.backtest(model, panel, windows=task.windows, quantiles=LEVELS), task)
+    found = scores(ls.backtest(model, panel, windows=task.windows, quantiles=LEVELS), panel, task)
     library = "gluonts" if asked.model == "gluonts-deepar" else "neuralforecast"
     row: dict[str, Any] = {
         "set": asked.task,
