@@ -80,6 +80,13 @@ def test_a_tenth_is_held_back_and_at_least_one_horizon() -> None:
     assert max(s for i, s in listed(training) if i == 1) == 885
 
 
+def test_no_more_is_held_back_than_asked_but_one_horizon() -> None:
+    _, validation = split(panel_of(100, 1000), 20, 15, 40)
+    assert [s for i, s in listed(validation) if i == 0] == [85]
+    assert [s for i, s in listed(validation) if i == 1] == list(range(960, 986))
+    assert listed(split(panel_of(1000), 20, 15, 3)[1]) == [(0, 985)]
+
+
 def test_too_short_series_and_bad_settings_are_refused() -> None:
     text = (
         r"Got 2 series, the longest of 5 steps, where 6 are needed\. Hint: shorten the horizon, or give longer series"

@@ -48,10 +48,10 @@ def test_missing_values_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("freq", "horizon", "context", "lags"),
     [
-        ("h", 24, 168, (1, 23, 24, 25, 47, 48, 49, 72, 96, 168)),
-        ("D", 14, 28, (1, 6, 7, 8, 13, 14, 15, 21, 28)),
-        ("MS", 12, 48, (1, 11, 12, 13, 23, 24, 25, 36, 48)),
-        ("15min", 96, 336, (1, 95, 96, 97, 191, 192, 193, 288, 384, 672)),
+        ("h", 24, 168, (1, 2, 3, 23, 24, 25, 47, 48, 49, 72, 96, 167, 168, 169, 336)),
+        ("D", 14, 28, (1, 2, 3, 6, 7, 8, 13, 14, 15, 21, 28)),
+        ("MS", 12, 48, (1, 2, 3, 11, 12, 13, 23, 24, 25, 36, 48)),
+        ("15min", 96, 336, (1, 2, 3, 95, 96, 97, 191, 192, 193, 288, 384, 671, 672, 673, 1344)),
     ],
 )
 def test_context_and_lags_follow_from_the_frequency(
@@ -64,8 +64,13 @@ def test_context_and_lags_follow_from_the_frequency(
 def test_short_series_get_a_short_context_and_few_lags() -> None:
     found = recommend(panel(np.ones(60)), 12)
     assert found.context == 24
-    assert found.model.lags == (1, 23, 24, 25)
+    assert found.model.lags == (1, 2, 3, 23, 24, 25)
     assert recommend(panel(np.ones(9)), 2).context >= 1
+
+
+def test_of_long_series_a_week_of_hours_is_held_back_and_a_horizon() -> None:
+    assert recommend(panel(np.ones(4000)), 24).train.held_back == 192
+    assert recommend(panel(np.ones(4000), "D"), 14).train.held_back == 63
 
 
 def test_a_given_context_is_kept() -> None:

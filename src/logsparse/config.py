@@ -181,6 +181,8 @@ class TrainConfig:
     """Time after which training stops at the next step; none: no limit."""
     seeds: int = 1
     """Runs from different seeds; the one with the lowest validation loss is kept."""
+    held_back: int | None = None
+    """Most steps of each series held back for validation (one horizon at least); none: a tenth."""
     calibration_windows: int = 0
     """Validation windows on which forecasts are stretched around their median until 80 % intervals hold 80 %."""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -188,7 +190,16 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         _settle(self)
-        counts = ("batch", "epochs", "steps_per_epoch", "look_every", "patience", "validation_windows", "seeds")
+        counts = (
+            "batch",
+            "epochs",
+            "steps_per_epoch",
+            "look_every",
+            "patience",
+            "validation_windows",
+            "seeds",
+            "held_back",
+        )
         _require_least(self, *counts)
         _require(
             "windows must be at least one batch.", self.windows is None or self.windows >= self.batch, self.windows

@@ -36,7 +36,9 @@ def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
         scale="deviation" if likelihood == "student-t" else "mean",
         lowest=0.0 if _ends_at_zero(seen_values(panel)) else None,
     )
-    return replace(config, features=_features(panel), model=model)
+    # The newest past says most of what comes: no more of it is held back than intervals are calibrated on.
+    train = replace(config.train, held_back=7 * _season(panel.freq) + horizon)
+    return replace(config, features=_features(panel), model=model, train=train)
 
 
 def check_reach(config: Config, panel: Panel) -> None:
@@ -86,12 +88,13 @@ def _context(panel: Panel, horizon: int) -> int:
 
 
 def _lags(panel: Panel) -> tuple[int, ...]:
-    """The value before, and those around the same phase of earlier seasons, as far as most series reach."""
+    """The values before, and those around the same phase of earlier seasons, as far as most series reach."""
     season = _season(panel.freq)
-    around = [season + d for d in (-1, 0, 1)] + [2 * season + d for d in (-1, 0, 1)] + [3 * season, 4 * season]
-    weekly = [7 * season] if _is_fine(panel.freq) else []
+    seasons = [1, 2, 7] if _is_fine(panel.freq) else [1, 2]
+    around = [many * season + d for many in seasons for d in (-1, 0, 1)] + [3 * season, 4 * season]
+    weekly = [14 * season] if _is_fine(panel.freq) else []
     longest = int(np.median(panel.lengths)) // 2
-    lags = {lag for lag in (*around, *weekly) if 1 < lag <= longest} if season > 1 else set()
+    lags = {lag for lag in (2, 3, *around, *weekly) if 1 < lag <= longest} if season > 1 else set()
     return (1, *sorted(lags))
 
 

@@ -123,7 +123,7 @@ class LogSparse(Forecaster):
     ) -> Self:
         """Learn from a frame, a file or a Panel, up to `until`; with a `folder`, an interrupted run goes on there.
 
-        `validation` are other series to validate with; without them, the last tenth of each series serves.
+        `validation` are other series to validate with; without them, the last part of each series serves.
         """
         self._folder = None if folder is None else Path(folder)
         self._validation = None if validation is None else to_panel(validation, **columns)

@@ -69,14 +69,15 @@ class DeepState(LogSparse):
             advised.model,
             layers=2,
             width=40,
+            embed_series=True,
             lags=(1,),
             profiles=(),
             scale="one-plus-mean",
             lowest=None,
             likelihood="gaussian",
         )
-        # Its LSTM reads the features alone, so it needs all of them. The filter reads the history either way; what it
-        # learns from is the horizon given it (docs/LOG.md).
+        # Its LSTM reads the features and the name of the series alone, so it needs all of them. The filter reads the
+        # history either way; what it learns from is the horizon given it (docs/LOG.md).
         return replace(advised, features=None, model=model, train=replace(advised.train, loss_on="horizon"))
 
     def _prepared(self, panel: Panel) -> tuple[Config, Known, TrainingSet]:

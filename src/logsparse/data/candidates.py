@@ -20,7 +20,7 @@ from logsparse.errors import ConfigError, DataError
 # S series, B windows
 
 VALIDATION_SHARE = 10
-"""The last tenth of each series is held back for validation, and at least one horizon."""
+"""The last tenth of each series is held back for validation, or less if so asked, and at least one horizon."""
 _PILE = 1 << 22
 
 
@@ -79,13 +79,16 @@ class Candidates:
         return Pairs(series_B, self.first_S[series_B] + number_B)
 
 
-def split(panel: Panel, context: int, horizon: int) -> tuple[Candidates, Candidates]:
+def split(panel: Panel, context: int, horizon: int, most: int | None = None) -> tuple[Candidates, Candidates]:
     """Windows to train on, and windows whose whole horizon lies in the part of each series held back.
+
+    That part is a tenth, not more than `most` steps, and one horizon at least.
 
     No step of a training window is held back. A history may reach back from validation into training.
     """
     whole = Candidates.of(panel, context, horizon)
-    border_S = panel.lengths - np.maximum(panel.lengths // VALIDATION_SHARE, horizon)
+    tenth_S = panel.lengths // VALIDATION_SHARE
+    border_S = panel.lengths - np.maximum(tenth_S if most is None else np.minimum(tenth_S, most), horizon)
     training = Candidates(panel, context, horizon, *_starts(border_S, context, horizon))
     if len(training) == 0:
         rule = "At least one series must hold a training window before the part held back for validation."

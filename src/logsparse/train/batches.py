@@ -28,11 +28,11 @@ class TrainingSet:
 
     @classmethod
     def of(cls, panel: Panel, config: Config, features: Features | None = None) -> TrainingSet:
-        """Validation windows have their horizon in each series' last tenth; training windows end before it.
+        """Validation windows have their horizon in the last part of each series; training windows end before it.
 
         Features are fitted here unless a network that goes on learning brings its own.
         """
-        training, validation = split(panel, config.context, config.horizon)
+        training, validation = split(panel, config.context, config.horizon, config.train.held_back)
         features = features or Features.fit(panel, config.features, tuple(panel.covariates))
         windows = windows_of(panel, features, config)
         return cls(windows, training, windows, validation)
