@@ -100,7 +100,7 @@ def default(context: int, horizon: int) -> Config:
     )
     # No patience: the loss falls most at the end of the cycle.
     train = TrainConfig(
-        epochs=10,
+        epochs=8,
         steps_per_epoch=100,
         weighted=False,
         optimiser="adamw",
