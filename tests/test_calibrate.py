@@ -20,7 +20,7 @@ from logsparse.model.sample import Sampling, sample
 from logsparse.model.transformer import Transformer
 from logsparse.train.batches import TrainingSet
 
-CALIBRATED = {"calibration_windows": 200}
+CALIBRATED: dict[str, Any] = {"calibration_windows": 200}
 
 
 def network_and_data(spread: float, likelihood: str = "gaussian") -> tuple[Transformer, TrainingSet]:
@@ -64,6 +64,15 @@ def test_counts_and_an_empty_validation_are_left_alone() -> None:
     assert stretch(network, data.validation_windows, nothing, "ancestral", 0) is None
     counting = Transformer(replace(network.config, likelihood="negative-binomial"), length=30, features=4, series=20)
     assert stretch(counting, data.validation_windows, data.held_back(9), "ancestral", 0) is None
+
+
+def test_a_series_that_never_moves_does_not_blow_up_the_others() -> None:
+    panel = small.panel(series=4, steps=200, missing=0)
+    flat = replace(panel, values=np.where(np.arange(panel.values.size) < 600, np.float32(1), panel.values))
+    model = ls.LogSparse(6, config=small.config(**CALIBRATED), samples=20, verbose=False).fit(flat)
+    assert model.stretch_ is not None
+    assert ((model.stretch_ >= 0.25) & (model.stretch_ <= 4)).all()
+    assert np.isfinite(model.forecast().quantiles).all()
 
 
 def test_a_handful_of_windows_changes_nothing() -> None:

@@ -39,7 +39,7 @@ def test_the_settings_are_told_before_and_the_outcome_after() -> None:
     assert done.code == 0, done.err
     told = {line.split("  ")[0]: line.split("  ")[-1].strip() for line in done.out.splitlines()}
     assert told["data"].startswith("long table: Panel(2 series, 264 values, h, 2024-01-01 to")
-    assert (told["horizon"], told["context"], told["lags"]) == ("6", "12", "1, 23, 24, 25, 47, 48, 49")
+    assert (told["horizon"], told["context"], told["lags"]) == ("6", "12", "1, 2, 3, 23, 24, 25, 47, 48, 49")
     assert (told["profiles"], told["scale"]) == ("24x7, 24x28", "deviation")
     assert (told["features"], told["likelihood"]) == ("weekday, hour", "student-t")
     assert told["attention"] == "logsparse(base=2), 1 layers, 2 heads, kernel 2"

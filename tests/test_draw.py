@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
 from logsparse.attention import draw as draw_module
 from logsparse.attention.draw import draw, summary
@@ -75,9 +77,9 @@ def test_the_same_pattern_gives_the_same_bytes(name: str, tmp_path: Path) -> Non
 def test_a_failed_drawing_leaves_the_old_picture_and_nothing_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Broken:
-        def savefig(self, path: Path, **_: object) -> None:
-            path.write_text("half a pict")
+    class Broken(Figure):
+        def savefig(self, fname: Any, **_: Any) -> None:
+            fname.write_text("half a pict")
             raise OSError(28, "No space left on device")
 
     target = tmp_path / "picture.svg"

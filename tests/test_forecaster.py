@@ -280,3 +280,13 @@ def test_the_best_of_several_seeds_is_kept() -> None:
     stories = [quick(config=small.config(epochs=1), seed=seed).fit(frame()).story_.best for seed in range(3)]
     found = quick(config=config).fit(frame()).story_.best
     assert found == min(best for best in stories if best is not None)
+
+
+def test_a_giant_before_the_window_that_only_a_lag_can_see_does_no_harm() -> None:
+    hours = np.datetime64("2024-01-01T00", "us") + np.arange(80).astype("timedelta64[h]")
+    y = 2 + np.sin(np.arange(80) * np.pi / 12)
+    y[50] = 1e30
+    table = pl.DataFrame({"unique_id": "a", "ds": hours, "y": y})
+    # The context ends before the giant; lag 28 reaches it from within the horizon.
+    model = quick({"lags": (1, 28)}).fit(table)
+    assert np.isfinite(model.forecast(table).quantiles).all()

@@ -21,6 +21,10 @@ _LEVELS = (0.1, 0.5, 0.9)
 _PATHS = 20
 # Fewer values than this, around one step of the horizon, tell nothing about it.
 _FEWEST = 100
+# Beyond so much a network is not too sure, it is wrong, and no factor mends that.
+_MOST = 4.0
+# Widths below this share of the value are rounding.
+_FINE = 1e-5
 
 
 def stretch(network: Network, windows: Windows, pairs: Pairs, method: str, seed: int) -> Floats | None:
@@ -35,7 +39,8 @@ def stretch(network: Network, windows: Windows, pairs: Pairs, method: str, seed:
     low_WH, middle_WH, high_WH = found.quantiles_WQH.transpose(1, 0, 2)
     above_WH = truth_WH >= middle_WH
     width_WH = np.where(above_WH, high_WH - middle_WH, middle_WH - low_WH)
-    told_WH = batch.observed_BL[:, windows.context :].numpy() & (width_WH > 0)
+    # A series that never moves may be foreseen to the last digit: its width is no measure of anything.
+    told_WH = batch.observed_BL[:, windows.context :].numpy() & (width_WH > _FINE * np.abs(middle_WH))
     away_WH = np.abs(truth_WH - middle_WH) / np.where(told_WH, width_WH, 1)
     near = max(1, horizon // 8)
     factors = [
@@ -47,4 +52,6 @@ def stretch(network: Network, windows: Windows, pairs: Pairs, method: str, seed:
 
 def _share_of(away: Floats) -> float:
     """The distance, in half intervals, within which so much of the truth lies as the interval promises."""
-    return float(np.quantile(away, _LEVELS[2] - _LEVELS[0])) if away.size >= _FEWEST else 1.0
+    if away.size < _FEWEST:
+        return 1.0
+    return float(np.clip(np.quantile(away, _LEVELS[2] - _LEVELS[0]), 1 / _MOST, _MOST))

@@ -36,6 +36,9 @@ _FEWEST_POINTS_A_PATH, _MOST_POINTS_A_PATH = 8, 64
 
 
 _NEVER = -1e4
+# A lag may reach a value before the window whose size the scale does not know: beyond so many scales it is cut, lest
+# squares of it are infinite.
+_FARTHEST = 1e4
 
 Memory = TypeVar("Memory")
 
@@ -99,7 +102,8 @@ class Stepwise(Network, Generic[Memory]):
     def inputs(self, batch: Batch, generator: Generator | None = None) -> Tensor:
         """(B, L, I): scaled lags, profiles and spreads, whether they were seen, covariates, embeddings."""
         parts = [
-            part / batch.scale_B[:, None, None] for part in (batch.lagged_BLK, batch.profile_BLR, batch.spread_BLR)
+            (part / batch.scale_B[:, None, None]).clamp(-_FARTHEST, _FARTHEST)
+            for part in (batch.lagged_BLK, batch.profile_BLR, batch.spread_BLR)
         ]
         if self.config.see_missing:
             parts += [seen.to(parts[0].dtype) for seen in (batch.lag_observed_BLK, batch.profile_observed_BLR)]
@@ -111,7 +115,7 @@ class Stepwise(Network, Generic[Memory]):
         lags = self.config.lags
         for k, lag in enumerate(lags):
             if position - lag >= context:
-                inputs_BNI[..., k] = fed_BNH[..., position - lag - context]
+                inputs_BNI[..., k] = fed_BNH[..., position - lag - context].clamp(-_FARTHEST, _FARTHEST)
                 if self.config.see_missing:
                     inputs_BNI[..., self._seen_from + k] = 1
         return inputs_BNI
