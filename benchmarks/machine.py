@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +19,18 @@ import torch
 from logsparse.tasks.ledger import machine
 
 RESULTS = Path(__file__).parent / "results"
+
+
+def append_row(table: Path, columns: Sequence[str], row: Mapping[str, Any]) -> dict[str, Any]:
+    """One more row of a CSV, which is begun where there is none; the row as it was written."""
+    shown = {name: f"{value:.5g}" if isinstance(value, float) else value for name, value in row.items()}
+    new = not table.exists()
+    with table.open("a", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(shown)
+    return shown
 
 
 def write_result(theme: str, rows: list[dict[str, Any]]) -> Path:

@@ -9,7 +9,6 @@ The test span stays closed: what is scored are as many rolling windows just befo
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
 from logsparse.defaults import recommend
 from logsparse.tasks.ledger import machine
-from machine import RESULTS
+from machine import RESULTS, append_row
 
 TABLE = RESULTS / "recipe.csv"
 COLUMNS = ("set", "span", "change", "why", "seed", "nll", "R0.5", "R0.9", "wql", "mase", "coverage_80", "below",
@@ -136,13 +135,7 @@ def main() -> None:
         "machine": machine(),
         "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}",
     }
-    shown = {name: f"{value:.5g}" if isinstance(value, float) else value for name, value in row.items()}
-    new = not TABLE.exists()
-    with TABLE.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        if new:
-            writer.writeheader()
-        writer.writerow(shown)
+    shown = append_row(TABLE, COLUMNS, row)
     print({name: shown[name] for name in COLUMNS[:12]})
 
 

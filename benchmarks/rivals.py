@@ -11,7 +11,6 @@ that are not counted, and stop when the week held back no longer improves.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import time
 from datetime import UTC, datetime
@@ -26,7 +25,7 @@ import logsparse as ls
 from logsparse.data.panel import Panel
 from logsparse.forecast import Forecast, Forecaster
 from logsparse.tasks.ledger import machine
-from machine import RESULTS
+from machine import RESULTS, append_row
 from recipe import LEVELS, TASKS, panel_of, scores
 
 TABLE = RESULTS / "rivals.csv"
@@ -206,13 +205,7 @@ def main() -> None:
         "machine": machine(),
         "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}",
     }
-    shown = {name: f"{value:.5g}" if isinstance(value, float) else value for name, value in row.items()}
-    new = not TABLE.exists()
-    with TABLE.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        if new:
-            writer.writeheader()
-        writer.writerow(shown)
+    shown = append_row(TABLE, COLUMNS, row)
     print(shown)
 
 
