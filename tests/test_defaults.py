@@ -39,6 +39,14 @@ def test_large_whole_numbers_and_switches_are_no_counts() -> None:
     assert likelihood_for(panel(RNG.integers(0, 2, 300).astype(float))) == "zero-inflated"
 
 
+def test_whole_degrees_are_no_counts() -> None:
+    hour = np.arange(300)
+    degrees = np.round(20 + 5 * np.sin(hour * np.pi / 12) + RNG.normal(size=300))
+    assert likelihood_for(panel(degrees)) == "student-t"
+    visitors = RNG.poisson(20 + 15 * np.sin(hour * np.pi / 12)).astype(float)
+    assert likelihood_for(panel(visitors)) == "negative-binomial"
+
+
 def test_missing_values_do_not_count() -> None:
     values = FAMILIES["negative-binomial"].copy()
     values[::3] = np.nan

@@ -94,3 +94,8 @@ def test_changes_on_loading_that_cannot_be(changed: dict[str, Any], text: str, t
 def test_a_path_that_is_none() -> None:
     with pytest.raises(ls.ConfigError, match=r"A model is loaded from the path of its folder. Got None."):
         ls.load(None)  # type: ignore[arg-type]
+
+
+def test_targets_below_the_lowest_value() -> None:
+    with pytest.raises(ls.DataError, match=r"No target may lie below model.lowest. Got .*, and model.lowest 1e\+06"):
+        quick({"lowest": 1e6}).fit(frame())

@@ -130,6 +130,13 @@ def test_a_time_budget_ends_training() -> None:
     assert time.monotonic() - began < 30
 
 
+def test_however_short_the_time_one_step_makes_a_model() -> None:
+    run = training(minutes=1e-7)
+    story = run.run()
+    assert (run.step, len(story.rows), story.ended) == (1, 1, "1e-07 minutes are over")
+    assert story.best is not None
+
+
 def test_a_run_whose_time_was_over_can_be_taken_up_and_ends_at_once(tmp_path: Path) -> None:
     first = training(tmp_path, epochs=10_000, steps_per_epoch=100, patience=None, minutes=0.02)
     first.run()

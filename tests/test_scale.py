@@ -68,12 +68,18 @@ def test_a_small_wave_on_a_high_level_is_as_large_as_any_other() -> None:
 
 
 def test_a_history_that_stood_still_has_a_scale_above_zero() -> None:
-    values_BC = np.array([[5, 5, 5], [0, 0, 0], [7, 9, 9]], np.float32)
-    observed_BC = np.array([[True] * 3, [True] * 3, [False] * 3])
+    values_BC = np.repeat(np.array([[5], [0], [7]], np.float32), 40, axis=1)
+    observed_BC = np.repeat([[True], [True], [False]], 40, axis=1)
     centre, size = centre_and_scale(values_BC, observed_BC, "deviation")
     np.testing.assert_allclose(centre, [5, 0, 0])
     np.testing.assert_allclose(size, [0.005, 1, 1])
     np.testing.assert_allclose(scale(values_BC, observed_BC, "mean"), [5, 1, 1])
+
+
+def test_few_values_do_not_vouch_for_a_small_deviation() -> None:
+    still = np.full((1, 10), 50, np.float32)
+    sizes = [scale(still, np.arange(10)[None] < seen, "deviation").item() for seen in (1, 2, 5, 10)]
+    np.testing.assert_allclose(sizes, [50, 12.5, 2, 0.5])
 
 
 @given(values_T=values, data=st.data())

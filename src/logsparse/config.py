@@ -182,9 +182,7 @@ class TrainConfig:
     seeds: int = 1
     """Runs from different seeds; the one with the lowest validation loss is kept."""
     held_back: int | None = None
-    """Most steps of each series held back for validation (one horizon at least); none: a tenth."""
-    calibration_windows: int = 0
-    """Validation windows on which forecasts are stretched around their median until 80 % intervals hold 80 %."""
+    """Most steps of each series held back for validation: a tenth of it, no more than this, one horizon at least."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Number type of the matrix products."""
 
@@ -208,7 +206,6 @@ class TrainConfig:
             _require(f"{name} must be above 0.", getattr(self, name) > 0, getattr(self, name))
         _require("weight_decay must be at least 0.", self.weight_decay >= 0, self.weight_decay)
         _require("average must be at least 0 and below 1.", 0 <= self.average < 1, self.average)
-        _require("calibration_windows must be at least 0.", self.calibration_windows >= 0, self.calibration_windows)
         _require("minutes must be above 0.", self.minutes is None or self.minutes > 0, self.minutes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,10 @@ from logsparse.errors import ConfigError
 _MANY_ZEROS = 0.1
 # Counts up to here are told apart from each other; larger ones are as good as continuous.
 _SMALL_COUNT = 50
+# Of the squared step that independent counts of the same mean take.
+_COUNT_LIKE = 0.5
+# The shortest context taken unasked, where the data have it: a clock without a season says nothing of how far to look.
+_SHORTEST = 24
 # The longest context taken unasked: beyond, every step of training costs more than it brings.
 _LONGEST = 336
 _ONCE_A_YEAR = ("month", "day_of_year")
@@ -36,7 +41,7 @@ def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
         scale="deviation" if likelihood == "student-t" else "mean",
         lowest=0.0 if _ends_at_zero(seen_values(panel)) else None,
     )
-    # The newest past says most of what comes: no more of it is held back than intervals are calibrated on.
+    # The newest past says most of what comes: no more of it is held back than it takes to validate.
     train = replace(config.train, held_back=7 * _season(panel.freq) + horizon)
     return replace(config, features=_features(panel), model=model, train=train)
 
@@ -63,9 +68,24 @@ def likelihood_for(panel: Panel) -> str:
     seen = seen_values(panel)
     if seen.size == 0 or seen.min() < 0:
         return "student-t"
-    if np.quantile(seen, 0.9) <= _SMALL_COUNT and (seen == np.floor(seen)).all() and seen.max() > 1:
+    small = np.quantile(seen, 0.9) <= _SMALL_COUNT and (seen == np.floor(seen)).all() and seen.max() > 1
+    if small and _jumps_like_counts(panel):
         return "negative-binomial"
     return "zero-inflated" if _ends_at_zero(seen) else "student-t"
+
+
+def _jumps_like_counts(panel: Panel) -> bool:
+    """Independent counts differ from those before them by twice their mean, squared; whole degrees by far less."""
+    ratios = [np.nanmean(np.diff(values) ** 2) / 2 / np.nanmean(values) for values in _moving(panel)]
+    return not ratios or float(np.median(ratios)) >= _COUNT_LIKE
+
+
+def _moving(panel: Panel) -> Iterator[Floats]:
+    """The series that have neighbours to compare and are not all zero."""
+    for series in range(len(panel)):
+        values = panel[series]
+        if np.nansum(values) > 0 and not np.isnan(np.diff(values)).all():
+            yield values
 
 
 def seen_values(panel: Panel) -> Floats:
@@ -82,7 +102,7 @@ def _ends_at_zero(seen: Floats) -> bool:
 def _context(panel: Panel, horizon: int) -> int:
     """A week of hours and finer steps, else some seasons; never more than half the series are long enough for."""
     season = _season(panel.freq)
-    wanted = max(7 * season if _is_fine(panel.freq) else 4 * season, 2 * horizon)
+    wanted = max(7 * season if _is_fine(panel.freq) else 4 * season, 2 * horizon, _SHORTEST)
     room = int(np.median(panel.lengths)) - 3 * horizon
     return max(1, min(wanted, max(room, horizon), max(_LONGEST, 2 * horizon)))
 
@@ -94,8 +114,8 @@ def _lags(panel: Panel) -> tuple[int, ...]:
     around = [many * season + d for many in seasons for d in (-1, 0, 1)] + [3 * season, 4 * season]
     weekly = [14 * season] if _is_fine(panel.freq) else []
     longest = int(np.median(panel.lengths)) // 2
-    lags = {lag for lag in (2, 3, *around, *weekly) if 1 < lag <= longest} if season > 1 else set()
-    return (1, *sorted(lags))
+    seasonal = [*around, *weekly] if season > 1 else []
+    return (1, *sorted({lag for lag in (2, 3, *seasonal) if 1 < lag <= longest}))
 
 
 def _profiles(panel: Panel) -> tuple[str, ...]:

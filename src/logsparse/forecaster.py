@@ -21,13 +21,12 @@ from logsparse.data.columns import Columns
 from logsparse.data.features import Features
 from logsparse.data.frame import to_panel
 from logsparse.data.known import Known
-from logsparse.data.panel import Floats, Panel, SeriesId
+from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.times import When
 from logsparse.data.windows import Windows
 from logsparse.defaults import check_reach, recommend, seen_values
 from logsparse.errors import ConfigError
 from logsparse.forecast import Evidence, Forecast, Forecaster
-from logsparse.model.calibrate import stretch
 from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
 from logsparse.model.transformer import Transformer
@@ -67,7 +66,6 @@ class LogSparse(Forecaster):
     features_: Features
     network_: Network
     story_: Story
-    stretch_: Floats | None
     _folder: Path | None = None
     _validation: Panel | None = None
 
@@ -148,7 +146,7 @@ class LogSparse(Forecaster):
         network.take_over(self.network_)
         train = replace(self.config_.train, lr=_GENTLER * self.config_.train.lr, seeds=1, minutes=self.minutes)
         gentle = replace(self.config_, train=train)
-        network.likelihood.check(torch.from_numpy(seen_values(panel)))
+        network.check(torch.from_numpy(seen_values(panel)))
         self._folder = None if folder is None else Path(folder)
         self._train(TrainingSet.of(told, gentle, self.features_), gentle, lambda _seed: network)
         self.known_, self.panel_ = known, panel
@@ -163,7 +161,7 @@ class LogSparse(Forecaster):
             network.initialise(torch.Generator().manual_seed(seed))
             return network
 
-        fresh(self.seed).likelihood.check(torch.from_numpy(seen_values(panel)))
+        fresh(self.seed).check(torch.from_numpy(seen_values(panel)))
         self._train(data, config, fresh)
 
     def _prepared(self, panel: Panel) -> tuple[Config, Known, TrainingSet]:
@@ -197,8 +195,6 @@ class LogSparse(Forecaster):
             best = best_of(run, range(self.seed, self.seed + config.train.seeds))
         self.network_, self.story_ = best.network, best.story
         self.network_.settle_unknown()
-        held_back = data.held_back(config.train.calibration_windows)
-        self.stretch_ = stretch(self.network_, data.validation_windows, held_back, config.method, self.seed)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         facts = {
@@ -206,7 +202,6 @@ class LogSparse(Forecaster):
             "known": self.known_.to_dict(),
             "features": self.features_.to_dict(),
             "story": asdict(self.story_),
-            "stretch": None if self.stretch_ is None else self.stretch_.tolist(),
         }
         # A trip through JSON turns tuples into lists, as a reader will find them.
         plain: dict[str, Any] = json.loads(json.dumps(facts))
@@ -215,7 +210,6 @@ class LogSparse(Forecaster):
     def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         self.config_, self.known_ = Config.from_dict(facts["config"]), Known.from_dict(facts["known"])
         self.features_, self.story_ = Features.from_dict(facts["features"]), Story(**facts["story"])
-        self.stretch_ = None if facts.get("stretch") is None else np.array(facts["stretch"], np.float32)
         self.network_ = self._network(self.config_, len(self.features_), self.known_)
         self.network_.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
 
@@ -289,7 +283,6 @@ class LogSparse(Forecaster):
             method=self.config_.method,
             seed=self.seed,
             keep_paths=keep_paths,
-            stretch_H=self.stretch_,
         )
         with Progress("forecasting", len(pairs), verbose=self.verbose) as progress:
             network = self.network_.to(device_named(self.device))

@@ -108,7 +108,6 @@ def default(context: int, horizon: int) -> Config:
         lr=3e-3,
         average=0.99,
         patience=None,
-        calibration_windows=256,
     )
     return Config(context=context, horizon=horizon, model=model, train=train)
 

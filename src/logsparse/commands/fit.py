@@ -125,6 +125,7 @@ def _told(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
     config, model, train = plan.config, plan.config.model, plan.config.train
     patterns = ", ".join(map(repr, model.patterns))
     limit = "" if train.minutes is None else f", at most {train.minutes:g} minutes"
+    held_back = "a tenth" if train.held_back is None else f"{train.held_back:,} steps"
     rows = [
         ("horizon", f"{config.horizon:,}"),
         ("context", f"{config.context:,}"),
@@ -135,8 +136,10 @@ def _told(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
         ("static", ", ".join(panel.static)),
         ("scale", model.scale),
         ("likelihood", model.likelihood),
+        ("lowest", "" if model.lowest is None else f"{model.lowest:g}"),
         ("attention", f"{patterns}, {model.layers} layers, {model.heads} heads, kernel {model.kernel}"),
         ("parameters", f"{plan.parameters:,}"),
         ("training", f"{plan.steps:,} steps of {train.batch} windows{limit}"),
+        ("held back", f"at most {held_back}, to validate with"),
     ]
     return [(label, value) for label, value in rows if value]

@@ -124,6 +124,12 @@ class Panel:
             hint="choose a later cutoff, fewer windows, or leave that series out.",
         )
 
+    def to_last_value(self) -> Panel:
+        """The same panel, seen only up to the last value of each series: empty steps after it teach nothing."""
+        values = [np.flatnonzero(~np.isnan(self[series])) for series in range(len(self))]
+        ends = [seen[-1] + 1 if len(seen) else length for seen, length in zip(values, self.lengths, strict=True)]
+        return replace(self, lengths=np.array(ends, np.int64))
+
     def until(self, time: int) -> Panel:
         """The same panel, seen only up to and including this time on its clock."""
         return self.cut(self.freq.steps(self.starts, np.full_like(self.starts, time)) + 1)

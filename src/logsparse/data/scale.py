@@ -30,8 +30,9 @@ def centre_and_scale(values_BC: Floats, observed_BC: NDArray[np.bool_], kind: st
         return np.zeros_like(size_B), np.where(size_B > 0, size_B, 1.0)
     centre_B = values_BC.sum(axis=-1, where=observed_BC, dtype=np.float64) / count_B
     away_BC = np.abs(values_BC - centre_B[..., None])
-    # A history that stood still says little about how far the next step may lie.
-    scale_B = np.maximum(away_BC.sum(axis=-1, where=observed_BC) / count_B, _STILL * size_B)
+    # A history that stood still says little about how far the next step may lie, and one of few values less.
+    least_B = np.maximum(_STILL, 1.0 / count_B**2) * size_B
+    scale_B = np.maximum(away_BC.sum(axis=-1, where=observed_BC) / count_B, least_B)
     return centre_B, np.where(scale_B > 0, scale_B, 1.0)
 
 

@@ -111,6 +111,10 @@ class Windows:
         values_BE, observed_BE = self._gather(series_B, start_B - self.context - before, length + before)
         history = slice(before, before + self.context)
         centre_B, scale_B = centre_and_scale(values_BE[:, history], observed_BE[:, history], self.scale)
+        for empty in np.flatnonzero(~observed_BE[:, history].any(axis=1)).tolist():
+            # The last values before it tell the unit, however long ago.
+            seen = self._last_values(series_B[empty], start_B[empty])
+            centre_B[empty], scale_B[empty] = centre_and_scale(seen, ~np.isnan(seen), self.scale)
         batch.centre_B.numpy()[:], batch.scale_B.numpy()[:] = centre_B, scale_B
         np.subtract(values_BE, centre_B[:, None], out=values_BE, where=observed_BE, casting="same_kind")
         batch.values_BL.numpy()[:] = values_BE[:, before:]
@@ -132,6 +136,11 @@ class Windows:
         if (start_B < self.context).any():
             batch.features_BLF.numpy()[step_BL < 0] = 0
         return batch
+
+    def _last_values(self, series: int, start: int) -> NDArray[np.float32]:
+        """As many as a history has, or as there are."""
+        before: NDArray[np.float32] = self.panel[series][: max(start, 0)]
+        return before[~np.isnan(before)][-self.context :]
 
     def _gather(self, series_B: Ints, first_B: Ints, size: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """`size` steps of each series from `first_B` on; 0 where there is nothing to see."""

@@ -76,7 +76,8 @@ class Stepwise(Network, Generic[Memory]):
 
     def bounded(self, value_BX: Tensor, batch: Batch) -> Tensor:
         """Not below the lowest value there can be: training never saw such lags, so none may be fed back."""
-        return torch.maximum(value_BX, self.lowest(batch)[:, None])
+        known = self.config.lowest if self.config.lowest is not None else -math.inf
+        return torch.maximum(value_BX, (max(known, self.likelihood.lowest) - batch.centre_B)[:, None])
 
     @property
     def _seen_from(self) -> int:

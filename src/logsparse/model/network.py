@@ -15,6 +15,7 @@ from torch import Generator, Tensor, nn
 
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
+from logsparse.errors import DataError
 from logsparse.model.likelihood import likelihood
 
 # B windows, N sample paths, L positions, H horizon, E embedding, I inputs, P parameters, C static columns, Q levels
@@ -59,10 +60,16 @@ class Network(nn.Module, ABC):
         # Missing targets are 0 in a batch: inside every family's support, and masked here.
         return torch.where(batch.observed_BL[:, begin:], law.log_density(batch.values_BL[:, begin:]), 0)
 
-    def lowest(self, batch: Batch) -> Tensor:
-        """(B,): the lowest value there can be, less the centre; -inf where there is no bound."""
-        set_lowest = self.config.lowest
-        return (self.likelihood.lowest if set_lowest is None else set_lowest) - batch.centre_B
+    def check(self, values: Tensor) -> None:
+        """Refuse targets that there cannot be."""
+        self.likelihood.check(values)
+        lowest = self.config.lowest
+        if lowest is not None and bool((values < lowest).any()):
+            raise DataError(
+                "No target may lie below model.lowest.",
+                got=f"{values[values < lowest][0].item():g}, and model.lowest {lowest:g}",
+                hint="lower model.lowest, or leave it out.",
+            )
 
     @abstractmethod
     def forecast(self, batch: Batch, uniform_BNH: Tensor, levels: Sequence[float], method: str) -> Decoded:

@@ -8,7 +8,6 @@ from hashlib import blake2b
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from logsparse.data.candidates import Pairs
 from logsparse.data.panel import Floats, SeriesId
@@ -42,8 +41,6 @@ class Sampling:
     method: str
     seed: int
     keep_paths: bool
-    stretch_H: Floats | None = None
-    """How much farther from the median everything lies than the network says, by step (model/calibrate.py)."""
 
 
 def sample(
@@ -57,16 +54,15 @@ def sample(
         np.empty((len(pairs), ask.paths, horizon), np.float32) if ask.keep_paths else None,
     )
     device = next(network.parameters()).device
-    levels = ask.levels if ask.stretch_H is None else (*ask.levels, 0.5)
     size, parts = _split(network, windows, network.paths_read(ask.paths, ask.method))
     key_W = series_keys([windows.panel.ids[i] for i in pairs.series_B.tolist()])
     for begin in range(0, len(pairs), size):
         part = slice(begin, begin + size)
         batch = windows(pairs.series_B[part], pairs.start_B[part]).to(device)
         uniform_BNH = draws(ask.seed, key_W[part], ask.paths, horizon).to(device)
-        decoded = _joined([network.forecast(batch, u, levels, ask.method) for u in uniform_BNH.tensor_split(parts, 1)])
-        if ask.stretch_H is not None:
-            decoded = _stretched(decoded, torch.from_numpy(ask.stretch_H).to(device), network.lowest(batch))
+        decoded = _joined(
+            [network.forecast(batch, u, ask.levels, ask.method) for u in uniform_BNH.tensor_split(parts, 1)]
+        )
         centre_B1 = batch.centre_B[:, None]
         found.mean_WH[part] = (decoded.mean_BH + centre_B1).cpu().numpy()
         found.quantiles_WQH[part] = (decoded.quantiles_BQH + centre_B1[:, None]).cpu().numpy()
@@ -75,20 +71,6 @@ def sample(
         if told is not None:
             told(len(batch))
     return found
-
-
-def _stretched(decoded: Decoded, stretch_H: Tensor, lowest_B: Tensor) -> Decoded:
-    """Farther from the median, which is the last of the quantiles and goes, but not below the lowest."""
-    median_B1H, lowest_B11 = decoded.quantiles_BQH[:, -1:], lowest_B[:, None, None]
-
-    def stretched(value_BXH: Tensor) -> Tensor:
-        return torch.maximum(median_B1H + stretch_H * (value_BXH - median_B1H), lowest_B11)
-
-    return Decoded(
-        stretched(decoded.paths_BNH),
-        stretched(decoded.mean_BH[:, None])[:, 0],
-        stretched(decoded.quantiles_BQH[:, :-1]),
-    )
 
 
 def _split(network: Network, windows: Windows, paths: int) -> tuple[int, int]:

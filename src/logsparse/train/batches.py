@@ -32,6 +32,7 @@ class TrainingSet:
 
         Features are fitted here unless a network that goes on learning brings its own.
         """
+        panel = panel.to_last_value()
         training, validation = split(panel, config.context, config.horizon, config.train.held_back)
         features = features or Features.fit(panel, config.features, tuple(panel.covariates))
         windows = windows_of(panel, features, config)
@@ -40,6 +41,7 @@ class TrainingSet:
     @classmethod
     def of_two(cls, training: Panel, validation: Panel, config: Config) -> TrainingSet:
         """Every window of the one panel to learn from, every window of the other to validate with."""
+        training, validation = training.to_last_value(), validation.to_last_value()
         features = Features.fit(training, config.features, tuple(training.covariates))
         learn, look = (Candidates.of(panel, config.context, config.horizon) for panel in (training, validation))
         return cls(windows_of(training, features, config), learn, windows_of(validation, features, config), look)

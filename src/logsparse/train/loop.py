@@ -93,7 +93,8 @@ class Training:
             try:
                 while self.step < self.steps and not self.stopping.stop:
                     self.story.seconds = time.monotonic() - began
-                    if self.ranks.agree(self._share_of_time() >= 1):
+                    # However few the minutes, one step makes a model.
+                    if self.step and self.ranks.agree(self._share_of_time() >= 1):
                         self.story.ended = f"{self.train.minutes:g} minutes are over"
                         break
                     loss = self.learn()
