@@ -24,7 +24,7 @@ PARAMETERS = {  # three elements each, in raw units
     "gaussian": ([-3.0, 0.0, 250.0], [0.01, 1.0, 40.0]),
     "student-t": ([-3.0, 0.0, 250.0], [0.01, 1.0, 40.0], [2.2, 4.0, 300.0]),
     "negative-binomial": ([0.05, 4.0, 800.0], [2.0, 0.01, 0.5]),
-    "zero-inflated": ([-0.5, 2.0, 30.0], [0.4, 1.5, 2.0], [1.0, -0.5, -6.0]),
+    "zero-inflated": ([-0.5, 2.0, 30.0], [0.4, 1.5, 7.0], [0.9, 0.3, 2.0], [1.0, -0.5, -6.0]),
 }
 VALUES = {
     "gaussian": [-3.01, 2.0, 300.0],
@@ -48,12 +48,13 @@ def of_scipy(name: str) -> Any:
 
 
 def zero_probability() -> Any:
-    return stats.logistic.cdf(np.array(PARAMETERS["zero-inflated"][2]))
+    return stats.logistic.cdf(np.array(PARAMETERS["zero-inflated"][3]))
 
 
-def logistic_part() -> Any:
-    location, scale, _ = (np.array(part) for part in PARAMETERS["zero-inflated"])
-    return stats.logistic(location, scale)
+def halves() -> tuple[Any, Any, Any, Any]:
+    """The location, the lower and the upper logistic, and the share below the location."""
+    location, lower, upper, _ = (np.array(part) for part in PARAMETERS["zero-inflated"])
+    return location, stats.logistic(location, lower), stats.logistic(location, upper), lower / (lower + upper)
 
 
 @pytest.mark.parametrize("name", SIMPLE)
@@ -90,15 +91,23 @@ def test_the_zero_inflated_law_has_total_probability_one() -> None:
         assert at_zero[element] + above == pytest.approx(1.0, abs=1e-6)
 
 
-def test_the_zero_inflated_law_is_a_mass_at_zero_and_a_logistic_cut_off_below() -> None:
-    p, part, law = zero_probability(), logistic_part(), distribution("zero-inflated")
-    at_zero = law.log_density(torch.zeros(3)).numpy()
-    np.testing.assert_allclose(at_zero, np.log(p + (1 - p) * part.cdf(0)), rtol=1e-5)
-    above = law.log_density(torch.tensor(VALUES["zero-inflated"])).numpy()
-    np.testing.assert_allclose(above, np.log1p(-p) + part.logpdf(VALUES["zero-inflated"]), rtol=1e-5)
+def test_the_zero_inflated_law_is_a_mass_at_zero_and_two_half_logistics_cut_off_below() -> None:
+    p, law = zero_probability(), distribution("zero-inflated")
+    location, lower, upper, share = halves()
+
+    def by_half(value: Any, below: Any, above: Any) -> Any:
+        return np.where(value < location, below, above)
+
+    cut = by_half(0, 2 * share * lower.cdf(0), 1 - 2 * (1 - share) * upper.sf(0))
+    np.testing.assert_allclose(law.log_density(torch.zeros(3)).numpy(), np.log(p + (1 - p) * cut), rtol=1e-5)
+    values = np.array(VALUES["zero-inflated"])
+    density = by_half(values, 2 * share * lower.pdf(values), 2 * (1 - share) * upper.pdf(values))
+    got = law.log_density(torch.tensor(VALUES["zero-inflated"])).numpy()
+    np.testing.assert_allclose(got, np.log((1 - p) * density), rtol=1e-5)
     for column, level in enumerate(LEVELS):
         rest = np.clip((level - p) / (1 - p), 0, 1)
-        want = np.maximum(part.ppf(rest), 0)
+        ends = lower.ppf(np.clip(rest / (2 * share), 0, 0.5)), upper.isf(np.clip((1 - rest) / (2 - 2 * share), 0, 0.5))
+        want = np.maximum(np.where(rest < share, *ends), 0)
         np.testing.assert_allclose(law.quantile(LEVELS)[:, column].numpy(), want, rtol=2e-5, atol=1e-6)
 
 
@@ -153,7 +162,7 @@ def test_the_scale_stretches_values_and_moves_the_density_by_its_logarithm(name:
 
 
 def test_the_scale_does_not_change_the_probability_of_an_exact_zero() -> None:
-    raw = torch.tensor([[0.3, 0.1, -0.4]])
+    raw = torch.tensor([[0.3, 0.1, 0.6, -0.4]])
     one, many = (likelihood("zero-inflated").distribution(raw, torch.tensor(v)) for v in (1.0, 50.0))
     torch.testing.assert_close(many.log_density(torch.zeros(1)), one.log_density(torch.zeros(1)))
 
@@ -187,7 +196,7 @@ extreme = st.floats(-1e4, 1e4, width=32) | st.sampled_from([-1e4, -100.0, -20.0,
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=150, deadline=None)
 @given(
-    outputs=st.lists(extreme, min_size=3, max_size=3),
+    outputs=st.lists(extreme, min_size=4, max_size=4),
     relative=st.floats(0, 1e6, width=32) | st.just(0.0),
     scale=st.sampled_from([1.0, 37.0, 1e7]),
 )

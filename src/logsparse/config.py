@@ -217,7 +217,7 @@ class Config:
     """Steps of history the model sees."""
     horizon: int
     """Steps to forecast."""
-    method: Literal["ancestral", "mean-path"] = "ancestral"
+    method: Literal["ancestral", "mean-path", "direct"] = "ancestral"
     """What a sample path is fed with: its own samples, or the mean, as the authors did."""
     features: tuple[str, ...] | None = None
     """Calendar features; none: those that follow from the frequency."""

@@ -103,13 +103,14 @@ def default(context: int, horizon: int) -> Config:
         epochs=8,
         steps_per_epoch=100,
         weighted=False,
+        loss_on="horizon",
         optimiser="adamw",
         schedule="one-cycle",
         lr=3e-3,
         average=0.99,
         patience=None,
     )
-    return Config(context=context, horizon=horizon, model=model, train=train)
+    return Config(context=context, horizon=horizon, method="direct", model=model, train=train)
 
 
 NAMES: dict[str, Callable[[], Config]] = {

@@ -18,7 +18,8 @@ class DeepAR(LogSparse):
 
     def _advised(self, panel: Panel) -> Config:
         advised = recommend(panel, self.horizon, self.context)
-        return replace(advised, model=replace(advised.model, layers=3, width=40))
+        model, train = replace(advised.model, layers=3, width=40), replace(advised.train, loss_on="all")
+        return replace(advised, method="ancestral", model=model, train=train)
 
     def _network(self, config: Config, features: int, known: Known) -> Network:
         static = [len(found) for found in known.categories.values()]

@@ -63,6 +63,13 @@ class DeepState(LogSparse):
                 hint='set model.likelihood to "gaussian", or leave config out.',
             )
 
+        if self.config is not None and self.config.method == "direct":
+            raise ConfigError(
+                "DeepState must not have the method direct: its filter tells all steps, and how they go together.",
+                got="direct",
+                hint="leave method out.",
+            )
+
     def _advised(self, panel: Panel) -> Config:
         advised = recommend(panel, self.horizon, self.context)
         model = replace(
@@ -78,7 +85,8 @@ class DeepState(LogSparse):
         )
         # Its LSTM reads the features and the name of the series alone, so it needs all of them. The filter reads the
         # history either way; what it learns from is the horizon given it (docs/LOG.md).
-        return replace(advised, features=None, model=model, train=replace(advised.train, loss_on="horizon"))
+        train = replace(advised.train, loss_on="horizon")
+        return replace(advised, method="ancestral", features=None, model=model, train=train)
 
     def _prepared(self, panel: Panel) -> tuple[Config, Known, TrainingSet]:
         season = panel.freq.season if self.season is None else int(self.season)

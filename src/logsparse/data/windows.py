@@ -80,7 +80,10 @@ class Batch:
 
 
 class Windows:
-    """Gathers batches of one panel into the same memory: a batch is valid until the next one, or cloned."""
+    """Gathers batches of one panel into the same memory: a batch is valid until the next one, or cloned.
+
+    `blind` windows show no lag that lies at or after the forecast start: what is not known when a forecast is made.
+    """
 
     def __init__(
         self,
@@ -92,6 +95,7 @@ class Windows:
         lags: Sequence[int] = (1,),
         profiles: Sequence[Profile] = (),
         scale: str = "one-plus-mean",
+        blind: bool = False,
     ) -> None:
         if not lags or min(lags) < 1:
             raise ConfigError(
@@ -100,7 +104,7 @@ class Windows:
                 hint="lags=(1,) is the previous value; add for example the season.",
             )
         self.panel, self.features = panel, features
-        self.context, self.horizon, self.scale = context, horizon, scale
+        self.context, self.horizon, self.scale, self.blind = context, horizon, scale, blind
         self.lags, self.profiles = tuple(lags), tuple(profiles)
         self._buffers = self._allocate(0)
 
@@ -122,6 +126,9 @@ class Windows:
         for k, lag in enumerate(self.lags):
             batch.lagged_BLK.numpy()[..., k] = values_BE[:, before - lag : before - lag + length]
             batch.lag_observed_BLK.numpy()[..., k] = observed_BE[:, before - lag : before - lag + length]
+            if self.blind:
+                for part_BLK in (batch.lagged_BLK, batch.lag_observed_BLK):
+                    part_BLK[:, self.context + lag :, k] = 0
         parts = (batch.profile_BLR, batch.spread_BLR, batch.profile_observed_BLR)
         for r, profile in enumerate(self.profiles):
             found = profile_of(values_BE, observed_BE, profile.back(self.horizon), length)

@@ -108,6 +108,7 @@ def windows_of(panel: Panel, features: Features, config: Config) -> Windows:
         lags=model.lags,
         profiles=_profiles(config),
         scale=model.scale,
+        blind=config.method == "direct",
     )
 
 
