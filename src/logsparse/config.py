@@ -218,7 +218,7 @@ class Config:
     horizon: int
     """Steps to forecast."""
     method: Literal["ancestral", "mean-path", "direct"] = "ancestral"
-    """What a sample path is fed with: its own samples, or the mean, as the authors did."""
+    """What is fed back: a path's own samples, the mean, as the authors did, or nothing: all steps at once."""
     features: tuple[str, ...] | None = None
     """Calendar features; none: those that follow from the frequency."""
     model: ModelConfig = field(default_factory=ModelConfig)
