@@ -69,6 +69,16 @@ def test_the_loss_may_count_the_horizon_only() -> None:
     assert count == batch.observed_BL[:, batch.context :].sum()
 
 
+def test_the_loss_may_count_the_horizon_as_much_as_the_history() -> None:
+    run = training()
+    batch = run.draws(0)
+    parts = {on: nll_sum(run.network, run.network, batch, on) for on in ("all", "horizon", "both")}
+    (all_, count), (ahead, count_ahead), (both, count_both) = parts.values()
+    weight = batch.context / batch.horizon
+    assert both.item() == pytest.approx((all_ - ahead + weight * ahead).item(), rel=1e-5)
+    assert count_both.item() == pytest.approx((count - count_ahead + weight * count_ahead).item())
+
+
 def test_missing_targets_do_not_touch_the_gradients() -> None:
     run = training()
     batch = run.draws(0).clone()

@@ -159,8 +159,8 @@ class TrainConfig:
     """Steps between two looks at the validation windows, each of which may give the best weights; an epoch at most."""
     weighted: bool = True
     """Whether windows are drawn with probability proportional to their scale."""
-    loss_on: Literal["all", "horizon"] = "all"
-    """Positions that count in the training loss."""
+    loss_on: Literal["all", "horizon", "both"] = "all"
+    """Positions that count in the training loss; both: the horizon as much as the history."""
     optimiser: Literal["adam", "adamw", "bertadam"] = "adam"
     """Update rule."""
     schedule: Literal["constant", "one-cycle", "warmup-decay"] = "constant"

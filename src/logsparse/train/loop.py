@@ -227,13 +227,18 @@ def best_of(make: Callable[[int], Training], seeds: Sequence[int]) -> Training:
 def nll_sum(
     forward: nn.Module, network: Network, batch: Batch, loss_on: str, generator: Generator | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Negative log-likelihood summed over the observed targets, and their number.
+    """Negative log-likelihood summed over the observed targets, and their number, weighted as `loss_on` says.
 
     `forward` is the network itself, or the network as ranks share it: whatever has weights is behind it.
     """
     begin = batch.context if loss_on == "horizon" else 0
-    raw_BLP = forward(batch, generator)
-    return -network.log_density(raw_BLP, batch, begin).sum(), batch.observed_BL[:, begin:].sum()
+    log_density_BL = network.log_density(forward(batch, generator), batch, begin)
+    counted_BL = batch.observed_BL[:, begin:]
+    if loss_on == "both":
+        weight_L = torch.ones(len(counted_BL[0]), device=log_density_BL.device)
+        weight_L[batch.context :] = batch.context / batch.horizon
+        log_density_BL, counted_BL = log_density_BL * weight_L, counted_BL * weight_L
+    return -log_density_BL.sum(), counted_BL.sum()
 
 
 def _worth(story: Story) -> float:
