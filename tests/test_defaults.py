@@ -47,6 +47,15 @@ def test_whole_degrees_are_no_counts() -> None:
     assert likelihood_for(panel(visitors)) == "negative-binomial"
 
 
+def test_a_dead_series_does_not_choose_for_the_others() -> None:
+    both = small.panel(series=2, steps=300, missing=0)
+    both.values[300:] = 0
+    assert recommend(both, 12).model.likelihood == "student-t"
+    assert recommend(both, 12).model.lowest is None
+    both.values[:] = 0
+    assert recommend(both, 12).model.likelihood == "zero-inflated"
+
+
 def test_missing_values_do_not_count() -> None:
     values = FAMILIES["negative-binomial"].copy()
     values[::3] = np.nan

@@ -290,13 +290,3 @@ def test_a_giant_before_the_window_that_only_a_lag_can_see_does_no_harm() -> Non
     # The context ends before the giant; lag 28 reaches it from within the horizon.
     model = quick({"lags": (1, 28)}).fit(table)
     assert np.isfinite(model.forecast(table).quantiles).all()
-
-
-def test_a_long_gap_at_the_end_changes_neither_unit_nor_what_is_learned_from() -> None:
-    model = quick({"scale": "deviation"}).fit(frame())
-    gone = 40  # more than the context
-    gap = frame().with_columns(y=pl.when(pl.int_range(pl.len()).over("unique_id") < 90 - gone).then("y"))
-    told, larger = (model.predict(gap.with_columns(pl.col("y") * unit)) for unit in (1, 1000))
-    np.testing.assert_allclose(larger["q0.5"], 1000 * told["q0.5"], rtol=1e-3)
-    with_gap, without = (quick().fit(data) for data in (gap, gap.drop_nulls("y")))
-    assert with_gap.story_.rows[-1]["validation_nll"] == without.story_.rows[-1]["validation_nll"]

@@ -99,3 +99,13 @@ def test_a_path_that_is_none() -> None:
 def test_targets_below_the_lowest_value() -> None:
     with pytest.raises(ls.DataError, match=r"No target may lie below model.lowest. Got .*, and model.lowest 1e\+06"):
         quick({"lowest": 1e6}).fit(frame())
+
+
+def test_a_model_is_not_tested_on_what_it_learned_before_its_fine_tuning(tmp_path: Path) -> None:
+    model = quick().fit(frame())
+    model.fine_tune(frame(series=1, first=9))
+    with pytest.raises(ls.DataError, match="A backtest must begin after the model's training ended"):
+        ls.backtest(model, frame(), windows=2)
+    model.save(tmp_path / "m")
+    with pytest.raises(ls.DataError, match="A backtest must begin after the model's training ended"):
+        ls.backtest(ls.load(tmp_path / "m"), frame(), windows=2)

@@ -42,6 +42,14 @@ def test_the_last_steps_come_back(steps: int | None) -> None:
     assert after.static["kind"].codes.tolist() == [1, 0, 1]
 
 
+def test_a_gap_at_the_end_is_kept_beside_the_steps_before_it() -> None:
+    before = panel()
+    before.values[10:30] = np.nan
+    after = recall(*keep(before, 5))
+    assert after.lengths.tolist() == [25, 4, 5]
+    np.testing.assert_array_equal(after[0], before[0][5:])
+
+
 def test_keeping_twice_counts_the_whole_age() -> None:
     once = recall(*keep(panel(), 10))
     twice = recall(*keep(once, 2))

@@ -28,7 +28,7 @@ ORDER = [
     "attention.dropout", "attention.dense", "attention.shifted", "attention.native", "attention.attend",
     "attention.weights", "attention.step", "attention.layer",
     "model.inverse_cdf", "model.likelihood", "model.network", "model.decode", "model.transformer", "model.recurrent",
-    "model.kalman", "model.statespace", "model.sample", "model.together", "model.attending",
+    "model.kalman", "model.statespace", "model.sample", "model.attending",
     "train.optim", "train.average", "train.sealed", "train.checkpoint",
     "train.distributed", "train.batches", "train.loop",
     "folder", "levels", "forecast", "attended", "forecaster",

@@ -74,8 +74,9 @@ def by_definition(windows: Windows, series: int, start: int) -> dict[str, Floats
     target = np.array([seen(panel, series, step) for step in steps])
     history = target[: windows.context][target[: windows.context, 1] == 1, 0]
     if len(history) == 0:
-        earlier = [seen(panel, series, step) for step in range(start)]
-        history = np.array([value for value, there in earlier if there][-windows.context :])
+        last = max((step for step in range(start) if seen(panel, series, step)[1]), default=-1)
+        earlier = [seen(panel, series, step) for step in range(last + 1 - windows.context, last + 1)]
+        history = np.array([value for value, there in earlier if there])
     centre, scale = centre_and_scale(history, np.ones(len(history), bool), windows.scale)
 
     def less_centre(found: Floats) -> Floats:

@@ -106,7 +106,7 @@ def attention_of(
         )
     end = panel.lengths[[row]]
     batch = windows(np.array([row]), end).to(next(network.parameters()).device)
-    weights, values_L = attending(network, batch, asked_layer, step, blind=windows.blind)
+    weights, values_L = attending(network, batch, asked_layer, step)
     steps_L = end - windows.context + np.arange(len(values_L))
     return Attention(
         weights=weights.mean(0) if asked_head is None else weights[asked_head],

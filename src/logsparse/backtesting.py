@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Unpack
 
 import numpy as np
@@ -15,7 +15,7 @@ from logsparse.data.calendar import Ints
 from logsparse.data.clock import clock_time, stamps
 from logsparse.data.columns import CUTOFF, ID, NAIVE, SCALE, TARGET, TIME, Columns
 from logsparse.data.frame import to_panel
-from logsparse.data.panel import Panel
+from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.table import give
 from logsparse.data.times import When
 from logsparse.errors import ConfigError, DataError
@@ -58,7 +58,7 @@ def backtest(
     cutoffs_WS = _cutoffs(panel, horizon, count, apart)
     first = panel.cut(cutoffs_WS[0])
     if hasattr(forecaster, "panel_") and not refit:
-        _refuse_seen(forecaster.panel_, first)
+        _refuse_seen(forecaster.learned_until(), first)
         fitted = forecaster
     else:
         fitted = copy.deepcopy(forecaster).fit(first)
@@ -108,14 +108,13 @@ def _cutoffs(panel: Panel, horizon: int, windows: int, step: int) -> Ints:
     return np.asarray(seen_WS)
 
 
-def _refuse_seen(trained: Panel, first: Panel) -> None:
+def _refuse_seen(ends: Mapping[SeriesId, int], first: Panel) -> None:
     """A model must not be tested on what it has learned."""
-    ends = dict(zip(trained.ids, trained.ends().tolist(), strict=True))
     for name, cutoff in zip(first.ids, first.ends().tolist(), strict=True):
         if ends.get(name, cutoff) > cutoff:
             raise DataError(
                 "A backtest must begin after the model's training ended.",
-                got=f"series {name!r}: trained up to {trained.freq.show(ends[name])}; "
+                got=f"series {name!r}: trained up to {first.freq.show(ends[name])}; "
                 f"first cutoff {first.freq.show(cutoff)}",
                 hint="fit with fit(until=...), or test with refit=True (--refit).",
             )

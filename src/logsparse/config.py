@@ -217,8 +217,8 @@ class Config:
     """Steps of history the model sees."""
     horizon: int
     """Steps to forecast."""
-    method: Literal["ancestral", "mean-path", "direct"] = "ancestral"
-    """What is fed back: a path's own samples, the mean, as the authors did, or nothing: all steps at once."""
+    method: Literal["ancestral", "mean-path", "two-way"] = "ancestral"
+    """A path is fed its own samples, or the mean, as the authors did; two-way: samples, and all steps at once too."""
     features: tuple[str, ...] | None = None
     """Calendar features; none: those that follow from the frequency."""
     model: ModelConfig = field(default_factory=ModelConfig)

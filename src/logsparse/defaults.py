@@ -39,7 +39,7 @@ def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
         profiles=_profiles(panel),
         likelihood=likelihood,
         scale="deviation" if likelihood == "student-t" else "mean",
-        lowest=0.0 if _ends_at_zero(seen_values(panel)) else None,
+        lowest=0.0 if _ends_at_zero(_live_values(panel)) else None,
     )
     # The newest past says most of what comes: no more of it is held back than it takes to validate.
     train = replace(config.train, held_back=7 * _season(panel.freq) + horizon)
@@ -65,7 +65,7 @@ def check_reach(config: Config, panel: Panel) -> None:
 
 def likelihood_for(panel: Panel) -> str:
     """The family whose support and shape fit the values seen."""
-    seen = seen_values(panel)
+    seen = _live_values(panel)
     if seen.size == 0 or seen.min() < 0:
         return "student-t"
     small = np.quantile(seen, 0.9) <= _SMALL_COUNT and (seen == np.floor(seen)).all() and seen.max() > 1
@@ -91,6 +91,13 @@ def _moving(panel: Panel) -> Iterator[Floats]:
 def seen_values(panel: Panel) -> Floats:
     """Every value observed, of all series in a row."""
     values: Floats = np.concatenate([panel[i] for i in range(len(panel))])
+    return values[~np.isnan(values)]
+
+
+def _live_values(panel: Panel) -> Floats:
+    """Of the series that are not all zero, if there are any: a dead one says nothing of the others."""
+    live = [panel[i] for i in range(len(panel)) if np.nanmax(np.abs(panel[i]), initial=0) > 0]
+    values: Floats = np.concatenate(live) if live else panel.values
     return values[~np.isnan(values)]
 
 

@@ -140,6 +140,10 @@ class Forecaster(ABC):
         del facts, arrays
         self._fit(self.panel_)
 
+    def learned_until(self) -> dict[SeriesId, int]:
+        """The time of the last step of each series that was learned from."""
+        return dict(zip(self.panel_.ids, self.panel_.ends().tolist(), strict=True))
+
     def _remembered(self) -> int | None:
         """Last steps of a series that a forecast needs; none: all of them."""
         return None

@@ -21,7 +21,7 @@ from logsparse.data.columns import Columns
 from logsparse.data.features import Features
 from logsparse.data.frame import to_panel
 from logsparse.data.known import Known
-from logsparse.data.panel import Floats, Panel, SeriesId
+from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.times import When
 from logsparse.data.windows import Windows
 from logsparse.defaults import check_reach, recommend, seen_values
@@ -29,7 +29,6 @@ from logsparse.errors import ConfigError
 from logsparse.forecast import Evidence, Forecast, Forecaster
 from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
-from logsparse.model.together import WINDOWS, together
 from logsparse.model.transformer import Transformer
 from logsparse.progress import Progress
 from logsparse.train.batches import Draws, TrainingSet, looks_back, windows_of
@@ -67,7 +66,6 @@ class LogSparse(Forecaster):
     features_: Features
     network_: Network
     story_: Story
-    together_: Floats | None
     _folder: Path | None = None
     _validation: Panel | None = None
 
@@ -197,7 +195,6 @@ class LogSparse(Forecaster):
             best = best_of(run, range(self.seed, self.seed + config.train.seeds))
         self.network_, self.story_ = best.network, best.story
         self.network_.settle_unknown()
-        self.together_ = together(self.network_, data.validation_windows, data.held_back(WINDOWS))
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         facts = {
@@ -205,7 +202,6 @@ class LogSparse(Forecaster):
             "known": self.known_.to_dict(),
             "features": self.features_.to_dict(),
             "story": asdict(self.story_),
-            "together": None if self.together_ is None else self.together_.tolist(),
         }
         # A trip through JSON turns tuples into lists, as a reader will find them.
         plain: dict[str, Any] = json.loads(json.dumps(facts))
@@ -214,9 +210,13 @@ class LogSparse(Forecaster):
     def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         self.config_, self.known_ = Config.from_dict(facts["config"]), Known.from_dict(facts["known"])
         self.features_, self.story_ = Features.from_dict(facts["features"]), Story(**facts["story"])
-        self.together_ = None if facts.get("together") is None else np.array(facts["together"], np.float32)
         self.network_ = self._network(self.config_, len(self.features_), self.known_)
         self.network_.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+
+    def learned_until(self) -> dict[SeriesId, int]:
+        """In all trainings, the first and the finer ones."""
+        known = dict(zip(self.known_.ids, self.known_.end_A.tolist(), strict=True))
+        return {name: max(end, known.get(name, end)) for name, end in {**known, **super().learned_until()}.items()}
 
     def _remembered(self) -> int:
         return self.config_.context + looks_back(self.config_)
@@ -288,7 +288,6 @@ class LogSparse(Forecaster):
             method=self.config_.method,
             seed=self.seed,
             keep_paths=keep_paths,
-            together_H=self.together_,
         )
         with Progress("forecasting", len(pairs), verbose=self.verbose) as progress:
             network = self.network_.to(device_named(self.device))

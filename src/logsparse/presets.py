@@ -111,7 +111,7 @@ def default(context: int, horizon: int) -> Config:
         average=0.99,
         patience=None,
     )
-    return Config(context=context, horizon=horizon, method="direct", model=model, train=train)
+    return Config(context=context, horizon=horizon, method="two-way", model=model, train=train)
 
 
 NAMES: dict[str, Callable[[], Config]] = {

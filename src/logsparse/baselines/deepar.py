@@ -1,4 +1,4 @@
-"""DeepAR: an LSTM with the same inputs, likelihoods, training and sampling as LogSparse; only the network differs."""
+"""DeepAR: an LSTM with the inputs, likelihoods and training of LogSparse, forecasting step by step as in its paper."""
 
 from __future__ import annotations
 

@@ -138,6 +138,7 @@ def _told(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
         ("likelihood", model.likelihood),
         ("lowest", "" if model.lowest is None else f"{model.lowest:g}"),
         ("attention", f"{patterns}, {model.layers} layers, {model.heads} heads, kernel {model.kernel}"),
+        ("method", config.method),
         ("parameters", f"{plan.parameters:,}"),
         ("training", f"{plan.steps:,} steps of {train.batch} windows{limit}"),
         ("held back", f"at most {held_back}, to validate with"),

@@ -15,8 +15,12 @@ from logsparse.data.panel import Floats, Origin, Panel, Static
 
 
 def keep(panel: Panel, steps: int | None = None) -> tuple[dict[str, Any], dict[str, Floats]]:
-    """Facts, and values and covariates of the last `steps` visible steps of each series; none: of all."""
-    kept_S = panel.lengths if steps is None else np.minimum(panel.lengths, steps)
+    """Facts, and values and covariates of the last `steps` visible steps of each series; none: of all.
+
+    A gap at the end of a series does not count: the steps before it tell its unit.
+    """
+    gap_S = panel.lengths - panel.to_last_value().lengths
+    kept_S = panel.lengths if steps is None else np.minimum(panel.lengths, steps + gap_S)
     left_S = panel.lengths - kept_S
     cells = _cells(panel.indptr[:-1] + left_S, kept_S)
     elapsed_S = left_S if panel.elapsed is None else left_S + panel.elapsed

@@ -16,17 +16,19 @@ from logsparse.data.panel import Panel, SeriesId, Static
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """The series of the training panel: `born_A` is the time of each one's first step."""
+    """The series of the training panel: `born_A` and `end_A` are the times of each one's first and last step."""
 
     ids: tuple[SeriesId, ...]
     born_A: Ints
+    end_A: Ints
     categories: Mapping[str, tuple[str, ...]]
 
     @classmethod
     def of(cls, panel: Panel) -> Self:
         """What there is to know of a training panel."""
         born_A = panel.starts if panel.elapsed is None else panel.freq.add(panel.starts, -panel.elapsed)
-        return cls(panel.ids, born_A, {name: column.categories for name, column in panel.static.items()})
+        static = {name: column.categories for name, column in panel.static.items()}
+        return cls(panel.ids, born_A, panel.ends(), static)
 
     def retell(self, panel: Panel) -> Panel:
         """The panel with the numbers, ages and categories that its series had in training; new ones are unknown."""
@@ -45,18 +47,25 @@ class Known:
             for name, old in self.categories.items()
         }
         born_A = np.concatenate([self.born_A, panel.starts[new]])
-        return Known((*self.ids, *(panel.ids[i] for i in new)), born_A, categories)
+        ends = dict(zip(panel.ids, panel.ends().tolist(), strict=True))
+        ids = (*self.ids, *(panel.ids[i] for i in new))
+        old_A = np.concatenate([self.end_A, panel.ends()[new]])
+        end_A = np.maximum(old_A, [ends.get(name, end) for name, end in zip(ids, old_A.tolist(), strict=True)])
+        return Known(ids, born_A, end_A, categories)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and strings, ready for JSON."""
         categories = {name: list(found) for name, found in self.categories.items()}
-        return {"ids": list(self.ids), "born": self.born_A.tolist(), "categories": categories}
+        times = {"born": self.born_A.tolist(), "end": self.end_A.tolist()}
+        return {"ids": list(self.ids), **times, "categories": categories}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
         """What `to_dict` gave."""
         categories = {name: tuple(found) for name, found in state["categories"].items()}
-        return cls(tuple(state["ids"]), np.array(state["born"], np.int64), categories)
+        # Models of the first days did not tell the end.
+        born_A, end_A = (np.array(times, np.int64) for times in (state["born"], state.get("end", state["born"])))
+        return cls(tuple(state["ids"]), born_A, end_A, categories)
 
 
 def _recode(column: Static, categories: tuple[str, ...]) -> Static:

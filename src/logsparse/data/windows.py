@@ -70,6 +70,12 @@ class Batch:
         tensors = {f.name: change(getattr(self, f.name)) for f in fields(self) if f.name != "context"}
         return Batch(context=self.context, **tensors)
 
+    def blind(self, lags: Sequence[int], rows: slice = slice(None)) -> None:
+        """Hide, in these windows, the lags that lie at or after the forecast start: not known when it is made."""
+        for k, lag in enumerate(lags):
+            self.lagged_BLK[rows, self.context + lag :, k] = 0
+            self.lag_observed_BLK[rows, self.context + lag :, k] = False
+
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device; without a copy where it already is there."""
         return self.each(lambda tensor: tensor.to(device, non_blocking=True))
@@ -80,10 +86,7 @@ class Batch:
 
 
 class Windows:
-    """Gathers batches of one panel into the same memory: a batch is valid until the next one, or cloned.
-
-    `blind` windows show no lag that lies at or after the forecast start: what is not known when a forecast is made.
-    """
+    """Gathers batches of one panel into the same memory: a batch is valid until the next one, or cloned."""
 
     def __init__(
         self,
@@ -95,7 +98,6 @@ class Windows:
         lags: Sequence[int] = (1,),
         profiles: Sequence[Profile] = (),
         scale: str = "one-plus-mean",
-        blind: bool = False,
     ) -> None:
         if not lags or min(lags) < 1:
             raise ConfigError(
@@ -104,7 +106,7 @@ class Windows:
                 hint="lags=(1,) is the previous value; add for example the season.",
             )
         self.panel, self.features = panel, features
-        self.context, self.horizon, self.scale, self.blind = context, horizon, scale, blind
+        self.context, self.horizon, self.scale = context, horizon, scale
         self.lags, self.profiles = tuple(lags), tuple(profiles)
         self._buffers = self._allocate(0)
 
@@ -126,9 +128,6 @@ class Windows:
         for k, lag in enumerate(self.lags):
             batch.lagged_BLK.numpy()[..., k] = values_BE[:, before - lag : before - lag + length]
             batch.lag_observed_BLK.numpy()[..., k] = observed_BE[:, before - lag : before - lag + length]
-            if self.blind:
-                for part_BLK in (batch.lagged_BLK, batch.lag_observed_BLK):
-                    part_BLK[:, self.context + lag :, k] = 0
         parts = (batch.profile_BLR, batch.spread_BLR, batch.profile_observed_BLR)
         for r, profile in enumerate(self.profiles):
             found = profile_of(values_BE, observed_BE, profile.back(self.horizon), length)
@@ -145,9 +144,11 @@ class Windows:
         return batch
 
     def _last_values(self, series: int, start: int) -> NDArray[np.float32]:
-        """As many as a history has, or as there are."""
+        """Those of the history that ends with the last one."""
         before: NDArray[np.float32] = self.panel[series][: max(start, 0)]
-        return before[~np.isnan(before)][-self.context :]
+        seen = np.flatnonzero(~np.isnan(before))
+        last = before[max(0, seen[-1] + 1 - self.context) : seen[-1] + 1] if len(seen) else before
+        return last[~np.isnan(last)]
 
     def _gather(self, series_B: Ints, first_B: Ints, size: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """`size` steps of each series from `first_B` on; 0 where there is nothing to see."""

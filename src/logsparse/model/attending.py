@@ -25,9 +25,9 @@ class Attending(NamedTuple):
 
 
 @torch.no_grad()
-def attending(network: Transformer, batch: Batch, layer: int, step: int | None, *, blind: bool) -> Attending:
+def attending(network: Transformer, batch: Batch, layer: int, step: int | None) -> Attending:
     """Weights of all heads of one layer; the horizon before the step that asks is the mean path's."""
-    filled = along_the_mean(network, batch, blind=blind)
+    filled = along_the_mean(network, batch)
     q, k = network.queries_keys(network.inputs(filled), layer)
     pattern = cast("Block", network.blocks[layer]).attention.pattern
     weights = weights_matrix(q, k, pattern) if step is None else weights_row(q, k, pattern, batch.context + step)

@@ -2,8 +2,9 @@
 
 `ancestral` feeds each path's own samples back, so that paths are joint trajectories; `mean-path` feeds the mean back
 and draws around that one path, as the authors did. `decode` reads the history once and then one position a step;
-`decode_plainly` makes a whole forward pass a step, short and obvious: its oracle. `direct` feeds nothing back: a
-network that learned from blind windows tells the laws of all steps in one forward pass, `at_once`.
+`decode_plainly` makes a whole forward pass a step, short and obvious: its oracle. A network that learned from blind
+windows too can tell the laws of all steps in one forward pass, without feeding anything back; `two-way` is the mean of
+that and of `ancestral`, quantile by quantile: one is better on ordinary days, the other after a break (docs/LOG.md).
 """
 
 from __future__ import annotations
@@ -97,14 +98,14 @@ class Stepwise(Network, Generic[Memory]):
         """Read one more position of every path: (B, N, P)."""
 
     def forecast(self, batch: Batch, uniform_BNH: Tensor, levels: Sequence[float], method: str) -> Decoded:
-        """Step by step, or all steps at once."""
-        if method == "direct":
-            return at_once(self, batch, uniform_BNH, levels)
+        """Step by step, or that and all steps at once."""
+        if method == "two-way":
+            return decode_two_ways(self, batch, uniform_BNH, levels)
         return decode(self, batch, uniform_BNH, levels, method)
 
     def paths_read(self, paths: int, method: str) -> int:
-        """Every path that is fed its own samples; only one is fed the mean, or nothing."""
-        return paths if method == "ancestral" else 1
+        """Every path that is fed its own samples; only one is fed the mean."""
+        return 1 if method == "mean-path" else paths
 
     def inputs(self, batch: Batch, generator: Generator | None = None) -> Tensor:
         """(B, L, I): scaled lags, profiles and spreads, whether they were seen, covariates, embeddings."""
@@ -129,16 +130,28 @@ class Stepwise(Network, Generic[Memory]):
 
 
 @torch.no_grad()
-def at_once(network: Stepwise[Any], batch: Batch, uniform_BNH: Tensor, levels: Sequence[float]) -> Decoded:
-    """The law of every step given the history alone; paths are as joint as the draws."""
-    raw_BHP = network(batch)[:, batch.context :]
-    law = network.likelihood.distribution(raw_BHP, batch.scale_B[:, None])
+def decode_two_ways(network: Stepwise[Any], batch: Batch, uniform_BNH: Tensor, levels: Sequence[float]) -> Decoded:
+    """The mean of the paths' laws and of those told at once; a path keeps its rank at every step, so it stays joint."""
+    stepwise = decode(network, batch, uniform_BNH, levels, "ancestral")
+    law = laws_at_once(network, batch)
+    rank_BNH = stepwise.paths_BNH.argsort(1).argsort(1)
+    level_BNH = (rank_BNH + 0.5) / rank_BNH.shape[1]
 
-    def bounded(value_BXH: Tensor) -> Tensor:
-        return network.bounded(value_BXH.flatten(1), batch).view(value_BXH.shape)
+    def mean_of(one_BXH: Tensor, other_BXH: Tensor) -> Tensor:
+        return (one_BXH + network.bounded(other_BXH.flatten(1), batch).view(one_BXH.shape)) / 2
 
-    paths_BNH = law.at(uniform_BNH.movedim(1, -1)).movedim(-1, 1)
-    return Decoded(bounded(paths_BNH), bounded(law.mean), bounded(law.quantile(levels).movedim(-1, 1)))
+    return Decoded(
+        mean_of(stepwise.paths_BNH, law.at(level_BNH.movedim(1, -1)).movedim(-1, 1)),
+        mean_of(stepwise.mean_BH, law.mean),
+        mean_of(stepwise.quantiles_BQH, law.quantile(levels).movedim(-1, 1)),
+    )
+
+
+def laws_at_once(network: Stepwise[Any], batch: Batch) -> Distribution:
+    """(B, H): of every step given the history alone."""
+    blind = batch.clone()
+    blind.blind(network.config.lags)
+    return network.likelihood.distribution(network(blind)[:, batch.context :], batch.scale_B[:, None])
 
 
 @torch.no_grad()
@@ -211,16 +224,13 @@ def decode_plainly(network: Stepwise[Any], batch: Batch, uniform_BNH: Tensor, me
 
 
 @torch.no_grad()
-def along_the_mean(network: Stepwise[Any], batch: Batch, *, blind: bool) -> Batch:
-    """The windows as the mean path goes through them: its values stand in the horizon and in every lag after them.
-
-    In the horizon alone, if the windows are blind.
-    """
+def along_the_mean(network: Stepwise[Any], batch: Batch) -> Batch:
+    """The windows as the mean path goes through them: its values stand in the horizon and in every lag after them."""
     middle_B1H = torch.full((len(batch), 1, batch.horizon), 0.5, device=batch.scale_B.device)
-    mean_BH = network.forecast(batch, middle_B1H, (0.5,), "direct" if blind else "mean-path").mean_BH
+    mean_BH = decode(network, batch, middle_B1H, (0.5,), "mean-path").mean_BH
     filled = batch.clone()
     filled.values_BL[:, batch.context :] = mean_BH
-    for step, value_B in enumerate(() if blind else mean_BH.unbind(1)):
+    for step, value_B in enumerate(mean_BH.unbind(1)):
         _feed(filled, batch.context + step, value_B, network.config.lags)
     return filled
 
@@ -255,19 +265,6 @@ def draws(seed: int, key_B: Keys, paths: int, horizon: int) -> Tensor:
         place_BNH = cell_BNH.argsort(axis=1).argsort(axis=1)
         inside_BNH = (_mix(cell_BNH) >> np.uint64(11)).astype(np.float64) / 2**53
     return torch.from_numpy(((place_BNH + inside_BNH) / paths).clip(_EDGE, 1 - _EDGE).astype(np.float32))
-
-
-def going_together(uniform_BNH: Tensor, together_H: Tensor) -> Tensor:
-    """The same draws, moved so that the normal scores of two steps d apart have correlation `together_H[d]`."""
-    steps_H = torch.arange(len(together_H), device=together_H.device)
-    wanted_HH = together_H.double()[(steps_H[:, None] - steps_H).abs()]
-    # Estimates need not be those of any law: the nearest one that is has no variance below zero.
-    size_H, axis_HH = torch.linalg.eigh(wanted_HH)
-    root_HH = axis_HH * size_H.clamp(min=0).sqrt()
-    root_HH = root_HH / root_HH.norm(dim=1, keepdim=True)
-    score_BNH: Tensor = torch.special.ndtri(uniform_BNH.double()) @ root_HH.T
-    moved_BNH: Tensor = torch.special.ndtr(score_BNH).to(uniform_BNH.dtype)
-    return moved_BNH.clamp(_EDGE, 1 - _EDGE)
 
 
 def _mix(z: Any) -> Any:

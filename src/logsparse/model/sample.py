@@ -12,7 +12,7 @@ import torch
 from logsparse.data.candidates import Pairs
 from logsparse.data.panel import Floats, SeriesId
 from logsparse.data.windows import Windows
-from logsparse.model.decode import Keys, draws, going_together
+from logsparse.model.decode import Keys, draws
 from logsparse.model.network import Decoded, Network
 
 # W windows, B windows of a batch, N sample paths, H horizon, Q quantile levels, X anything
@@ -41,8 +41,6 @@ class Sampling:
     method: str
     seed: int
     keep_paths: bool
-    together_H: Floats | None = None
-    """How the ranks of two steps so far apart go together (model/together.py); none: paths are joint by themselves."""
 
 
 def sample(
@@ -62,8 +60,6 @@ def sample(
         part = slice(begin, begin + size)
         batch = windows(pairs.series_B[part], pairs.start_B[part]).to(device)
         uniform_BNH = draws(ask.seed, key_W[part], ask.paths, horizon).to(device)
-        if ask.together_H is not None:
-            uniform_BNH = going_together(uniform_BNH, torch.from_numpy(ask.together_H).to(device))
         decoded = _joined(
             [network.forecast(batch, u, ask.levels, ask.method) for u in uniform_BNH.tensor_split(parts, 1)]
         )

@@ -25,6 +25,8 @@ class TrainingSet:
     training: Candidates
     validation_windows: Windows
     validation: Candidates
+    half_blind: bool
+    """Whether every other window hides what is not known at its forecast start."""
 
     @classmethod
     def of(cls, panel: Panel, config: Config, features: Features | None = None) -> TrainingSet:
@@ -36,7 +38,7 @@ class TrainingSet:
         training, validation = split(panel, config.context, config.horizon, config.train.held_back)
         features = features or Features.fit(panel, config.features, tuple(panel.covariates))
         windows = windows_of(panel, features, config)
-        return cls(windows, training, windows, validation)
+        return cls(windows, training, windows, validation, config.method == "two-way")
 
     @classmethod
     def of_two(cls, training: Panel, validation: Panel, config: Config) -> TrainingSet:
@@ -44,7 +46,8 @@ class TrainingSet:
         training, validation = training.to_last_value(), validation.to_last_value()
         features = Features.fit(training, config.features, tuple(training.covariates))
         learn, look = (Candidates.of(panel, config.context, config.horizon) for panel in (training, validation))
-        return cls(windows_of(training, features, config), learn, windows_of(validation, features, config), look)
+        windows = [windows_of(panel, features, config) for panel in (training, validation)]
+        return cls(windows[0], learn, windows[1], look, config.method == "two-way")
 
     @property
     def features(self) -> Features:
@@ -59,9 +62,18 @@ class TrainingSet:
     def looks(self, train: TrainConfig, ranks: Ranks) -> Iterator[Batch]:
         """The validation windows of this rank, the same at every look."""
         for pairs in epoch(self.held_back(train.validation_windows), train.batch):
-            share = pairs.share(ranks.rank, ranks.count)
-            if len(share):
-                yield self.validation_windows(share.series_B, share.start_B).to(ranks.device)
+            if len(pairs.share(ranks.rank, ranks.count)):
+                yield self.gather(self.validation_windows, pairs, ranks)
+
+    def gather(self, windows: Windows, pairs: Pairs, ranks: Ranks) -> Batch:
+        """Of a global batch, the share of this rank."""
+        share = pairs.share(ranks.rank, ranks.count)
+        batch = windows(share.series_B, share.start_B)
+        if self.half_blind:
+            # The same windows are blind however many ranks share the batch.
+            first = len(pairs) * ranks.rank // ranks.count
+            batch.blind(windows.lags, slice((first + 1) % 2, None, 2))
+        return batch.to(ranks.device)
 
 
 class Draws:
@@ -84,8 +96,7 @@ class Draws:
 
     def __call__(self, step: int) -> Batch:
         """Of the global batch of this step, the share of this rank."""
-        pairs = self._pairs(step).share(self.ranks.rank, self.ranks.count)
-        return self.data.windows(pairs.series_B, pairs.start_B).to(self.ranks.device)
+        return self.data.gather(self.data.windows, self._pairs(step), self.ranks)
 
     def _pairs(self, step: int) -> Pairs:
         if self._set is None:
@@ -108,7 +119,6 @@ def windows_of(panel: Panel, features: Features, config: Config) -> Windows:
         lags=model.lags,
         profiles=_profiles(config),
         scale=model.scale,
-        blind=config.method == "direct",
     )
 
 

@@ -1,0 +1,134 @@
+"""Forecasts made two ways by one network: step by step, and all steps at once from what is known at their start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+import logsparse as ls
+import small
+from logsparse.config import Config
+from logsparse.data.windows import Batch
+from logsparse.model.decode import decode, decode_two_ways, draws, laws_at_once
+from logsparse.model.transformer import Transformer
+from logsparse.train.batches import TrainingSet
+from logsparse.train.distributed import Ranks
+
+# 5 series of the small panel, contexts of 24, horizons of 6
+
+LAGS, LEVELS = (1, 3, 8), [0.1, 0.5, 0.9]
+
+
+def two_ways(model: dict[str, Any] | None = None, **train: Any) -> Config:
+    return replace(small.config({"see_missing": True, "lags": LAGS, **(model or {})}, **train), method="two-way")
+
+
+def in_the_middle() -> tuple[Transformer, Batch]:
+    """Windows whose horizon is there to be seen."""
+    config = two_ways()
+    data = TrainingSet.of(small.panel(missing=0), config)
+    network = small.network(config, data)
+    with torch.no_grad():
+        network.output.weight.mul_(30)  # far from constant outputs
+    return network, data.windows(np.arange(5), np.full(5, 60)).clone()
+
+
+def test_a_blind_window_hides_the_lags_after_the_forecast_start_and_nothing_else() -> None:
+    _, seeing = in_the_middle()
+    blind = seeing.clone()
+    blind.blind(LAGS, slice(1, None, 2))
+    for k, lag in enumerate(LAGS):
+        known = 24 + lag  # from here on the value so many steps ago is part of the horizon
+        assert torch.equal(blind.lagged_BLK[:, :known, k], seeing.lagged_BLK[:, :known, k])
+        assert torch.equal(blind.lagged_BLK[::2], seeing.lagged_BLK[::2])
+        assert seeing.lag_observed_BLK[:, known:, k].all()
+        assert not blind.lag_observed_BLK[1::2, known:, k].any()
+        assert not blind.lagged_BLK[1::2, known:, k].any()
+    assert torch.equal(blind.values_BL, seeing.values_BL)
+
+
+def test_quantiles_and_means_are_those_halfway_between_the_two_ways() -> None:
+    network, batch = in_the_middle()
+    uniform = draws(0, np.arange(5, dtype=np.uint64), 50, 6)
+    found, stepwise = decode_two_ways(network, batch, uniform, LEVELS), decode(network, batch, uniform, LEVELS)
+    with torch.no_grad():
+        law = laws_at_once(network, batch)
+    torch.testing.assert_close(found.mean_BH, (stepwise.mean_BH + law.mean) / 2)
+    for n, level in enumerate(LEVELS):
+        at_once_BH = law.quantile([level])[..., 0]
+        torch.testing.assert_close(found.quantiles_BQH[:, n], (stepwise.quantiles_BQH[:, n] + at_once_BH) / 2)
+
+
+def test_paths_keep_their_ranks_and_have_the_quantiles_told() -> None:
+    network, batch = in_the_middle()
+    uniform = draws(0, np.arange(5, dtype=np.uint64), 2000, 6)
+    found, stepwise = decode_two_ways(network, batch, uniform, LEVELS), decode(network, batch, uniform, LEVELS)
+    assert torch.equal(found.paths_BNH.argsort(1), stepwise.paths_BNH.argsort(1))
+    share = (found.paths_BNH <= found.quantiles_BQH[:, None, 2]).float().mean(1)
+    np.testing.assert_allclose(share, 0.9, atol=0.02)
+
+
+def test_neither_way_looks_at_the_horizon() -> None:
+    network, batch = in_the_middle()
+    uniform = draws(0, np.arange(5, dtype=np.uint64), 10, 6)
+    before = decode_two_ways(network, batch, uniform, LEVELS)
+    batch.values_BL[:, 24:] = 1e6
+    for k, lag in enumerate(LAGS):
+        batch.lagged_BLK[:, 24 + lag :, k] = -1e6
+    after = decode_two_ways(network, batch, uniform, LEVELS)
+    assert torch.equal(after.quantiles_BQH, before.quantiles_BQH)
+    assert torch.equal(after.paths_BNH, before.paths_BNH)
+
+
+@pytest.mark.parametrize("method", ["ancestral", "two-way"])
+def test_every_other_window_of_training_and_validation_is_blind(method: Any) -> None:
+    data = TrainingSet.of(small.panel(missing=0), replace(two_ways(), method=method))
+    pairs = data.held_back(7)
+    whole = data.gather(data.windows, pairs, Ranks()).clone()
+    hidden_B = ~whole.lag_observed_BLK[:, 25:, 0].any(1)
+    assert hidden_B.tolist() == [method == "two-way" and n % 2 == 1 for n in range(7)]
+    parts = [data.gather(data.windows, pairs, Ranks(rank=rank, count=2)).clone() for rank in range(2)]
+    assert torch.equal(torch.cat([part.lagged_BLK for part in parts]), whole.lagged_BLK)
+
+
+def fitted(data: Any) -> ls.LogSparse:
+    config = two_ways({"unknown_series": 0.2, "scale": "mean"}, epochs=2)
+    return ls.LogSparse(6, config=config, samples=20, verbose=False).fit(data)
+
+
+def test_a_backtest_in_the_middle_sees_what_a_forecast_there_would() -> None:
+    panel = small.panel()
+    model = fitted(panel.cut(panel.lengths - 18))
+    results, first = ls.backtest(model, panel, windows=3, quantiles=LEVELS), model.predict(quantiles=LEVELS)
+    together: pl.DataFrame = first.join(results, on=["unique_id", "ds"], suffix="_tested")
+    assert len(together) == 30
+    for name in ("q0.1", "q0.5", "q0.9"):
+        np.testing.assert_allclose(together[name], together[f"{name}_tested"], rtol=1e-4)
+
+
+def test_a_forecast_is_the_same_alone_and_among_others() -> None:
+    panel = small.panel()
+    model = fitted(panel)
+    whole, alone = model.forecast(quantiles=LEVELS), model.forecast(_only(panel, 3), quantiles=LEVELS)
+    np.testing.assert_allclose(alone.quantile(0.9)[0], whole.quantile(0.9)[3], rtol=1e-4)
+
+
+def _only(panel: ls.Panel, series: int) -> ls.Panel:
+    return replace(
+        panel,
+        values=panel[series],
+        indptr=np.array([0, len(panel[series])]),
+        lengths=panel.lengths[[series]],
+        ids=(panel.ids[series],),
+        starts=panel.starts[[series]],
+    )
+
+
+def test_deepstate_knows_one_way_and_refuses_two() -> None:
+    with pytest.raises(ls.ConfigError, match="DeepState must not have the method two-way"):
+        ls.DeepState(6, config=two_ways({"likelihood": "gaussian"})).fit(small.panel())
