@@ -1,4 +1,4 @@
-"""Forecasters of other libraries, given the same minutes -> their R0.5, R0.9, wQL and coverage: rows of rivals.csv.
+"""Other libraries' forecasters and our DeepAR, given the same minutes -> R0.5, R0.9, wQL, coverage: rows of rivals.csv.
 
     pip install neuralforecast gluonts lightning "pandas<3"     # for the comparison only
     LOGSPARSE_DATA=folder python benchmarks/rivals.py traffic --model nhits --minutes 5 [--test]
@@ -137,6 +137,18 @@ class GluonDeepAR(Rival):
         return Forecast(panel, np.stack([paths.mean(0) for paths in drawn]), levels, quantiles_SQH)
 
 
+class OwnDeepAR(Rival):
+    """DeepAR as `logsparse` has it, with the settings that follow from the data."""
+
+    def _fit(self, panel: Panel) -> None:
+        self.fitted = ls.DeepAR(self.horizon, minutes=self.minutes, seed=self.seed, verbose=False).fit(panel)
+        story = self.fitted.story_
+        self.trained_minutes, self.steps = story.seconds / 60, int(story.rows[-1]["step"])
+
+    def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
+        return self.fitted.forecast(panel, quantiles=levels)
+
+
 def _frame(panel: Panel) -> Any:
     import pandas as pd
 
@@ -173,7 +185,9 @@ MODELS: dict[str, type[Rival]] = {
     "nhits": NeuralForecastModel,
     "patchtst": NeuralForecastModel,
     "gluonts-deepar": GluonDeepAR,
+    "deepar": OwnDeepAR,
 }
+LIBRARIES = {"gluonts-deepar": "gluonts", "deepar": "logsparse"}
 
 
 def main() -> None:
@@ -191,7 +205,7 @@ def main() -> None:
     model = MODELS[asked.model](task.horizon, asked.model, minutes=asked.minutes, seed=asked.seed)
     model.fit(panel.cut(panel.lengths - task.horizon * task.windows))
     found = scores(ls.backtest(model, panel, windows=task.windows, quantiles=LEVELS), panel, task)
-    library = "gluonts" if asked.model == "gluonts-deepar" else "neuralforecast"
+    library = LIBRARIES.get(asked.model, "neuralforecast")
     row: dict[str, Any] = {
         "set": asked.task,
         "span": span,
