@@ -73,6 +73,17 @@ def test_paths_keep_their_ranks_and_have_the_quantiles_told() -> None:
     np.testing.assert_allclose(share, 0.9, atol=0.02)
 
 
+def test_counts_stay_whole() -> None:
+    rng = np.random.default_rng(0)
+    panel = small.panel(missing=0)
+    counts = replace(panel, values=rng.poisson(3, len(panel.values)).astype(np.float32))
+    config = two_ways({"likelihood": "negative-binomial", "scale": "mean"}, epochs=2)
+    found = ls.LogSparse(6, config=config, samples=20, verbose=False).fit(counts).forecast(quantiles=LEVELS)
+    assert found.samples is not None
+    for values in (found.samples, *(found.quantile(level) for level in LEVELS)):
+        np.testing.assert_array_equal(values, np.round(values))
+
+
 def test_neither_way_looks_at_the_horizon() -> None:
     network, batch = in_the_middle()
     uniform = draws(0, np.arange(5, dtype=np.uint64), 10, 6)

@@ -137,14 +137,14 @@ def decode_two_ways(network: Stepwise[Any], batch: Batch, uniform_BNH: Tensor, l
     rank_BNH = stepwise.paths_BNH.argsort(1).argsort(1)
     level_BNH = (rank_BNH + 0.5) / rank_BNH.shape[1]
 
-    def mean_of(one_BXH: Tensor, other_BXH: Tensor) -> Tensor:
+    def between(one_BXH: Tensor, other_BXH: Tensor) -> Tensor:
         return (one_BXH + network.bounded(other_BXH.flatten(1), batch).view(one_BXH.shape)) / 2
 
-    return Decoded(
-        mean_of(stepwise.paths_BNH, law.at(level_BNH.movedim(1, -1)).movedim(-1, 1)),
-        mean_of(stepwise.mean_BH, law.mean),
-        mean_of(stepwise.quantiles_BQH, law.quantile(levels).movedim(-1, 1)),
-    )
+    paths_BNH = between(stepwise.paths_BNH, law.at(level_BNH.movedim(1, -1)).movedim(-1, 1))
+    quantiles_BQH = between(stepwise.quantiles_BQH, law.quantile(levels).movedim(-1, 1))
+    if network.likelihood.whole:
+        paths_BNH, quantiles_BQH = (paths_BNH + 0.5).floor(), (quantiles_BQH + 0.5).floor()
+    return Decoded(paths_BNH, between(stepwise.mean_BH, law.mean), quantiles_BQH)
 
 
 def laws_at_once(network: Stepwise[Any], batch: Batch) -> Distribution:
