@@ -66,7 +66,7 @@ def test_missing_values_do_not_count() -> None:
     ("freq", "horizon", "context", "lags"),
     [
         ("h", 24, 168, (1, 2, 3, 23, 24, 25, 47, 48, 49, 72, 96, 167, 168, 169, 336)),
-        ("D", 14, 28, (1, 2, 3, 6, 7, 8, 13, 14, 15, 21, 28)),
+        ("D", 14, 28, (1, 2, 3, 6, 7, 8, 13, 14, 15, 21, 28, 364, 371)),
         ("MS", 12, 48, (1, 2, 3, 11, 12, 13, 23, 24, 25, 36, 48)),
         ("15min", 96, 336, (1, 2, 3, 95, 96, 97, 191, 192, 193, 288, 384, 671, 672, 673, 1344)),
     ],
@@ -76,6 +76,24 @@ def test_context_and_lags_follow_from_the_frequency(
 ) -> None:
     found = recommend(panel(np.ones(4000), freq), horizon)
     assert (found.context, found.model.lags) == (context, lags)
+
+
+@pytest.mark.parametrize(
+    ("freq", "steps", "far"),
+    [
+        ("h", 2 * 365 * 24, (8736, 8904)),
+        ("h", 13_355, ()),  # not a third of it has the value of 53 weeks ago
+        ("30min", 2 * 365 * 48, (17472, 17808)),
+        ("10min", 120_000, ()),  # too far to gather
+        ("W", 1000, ()),
+        ("MS", 1000, ()),
+    ],
+)
+def test_the_same_weekday_a_year_ago_is_a_lag_where_most_can_see_it(
+    freq: str, steps: int, far: tuple[int, ...]
+) -> None:
+    lags = recommend(panel(np.ones(steps), freq), 24).model.lags
+    assert tuple(lag for lag in lags if lag > 5000) == far
 
 
 def test_short_series_get_a_short_context_and_few_lags() -> None:

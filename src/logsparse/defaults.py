@@ -24,6 +24,8 @@ _COUNT_LIKE = 0.5
 _SHORTEST = 24
 # The longest context taken unasked: beyond, every step of training costs more than it brings.
 _LONGEST = 336
+# A batch gathers every step that its lags reach back over: a year of quarter hours is the most.
+_FARTHEST_LAG = 40_000
 _ONCE_A_YEAR = ("month", "day_of_year")
 _YEAR = 365 * DAY
 
@@ -122,7 +124,16 @@ def _lags(panel: Panel) -> tuple[int, ...]:
     weekly = [14 * season] if _is_fine(panel.freq) else []
     longest = int(np.median(panel.lengths)) // 2
     seasonal = [*around, *weekly] if season > 1 else []
-    return (1, *sorted({lag for lag in (2, 3, *seasonal) if 1 < lag <= longest}))
+    near = {lag for lag in (2, 3, *seasonal) if 1 < lag <= longest}
+    return (1, *sorted(near), *_a_year_ago(panel))
+
+
+def _a_year_ago(panel: Panel) -> tuple[int, ...]:
+    """The same weekday 52 and 53 weeks ago, where a third of what is learned has it: holidays come round like that."""
+    freq = panel.freq
+    week = 7 * DAY // freq.count if freq.kind == "tick" and DAY % freq.count == 0 else 0
+    lags = (52 * week, 53 * week)
+    return lags if 0 < lags[1] <= min(np.median(panel.lengths) * 2 / 3, _FARTHEST_LAG) else ()
 
 
 def _profiles(panel: Panel) -> tuple[str, ...]:
