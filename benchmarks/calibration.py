@@ -1,5 +1,7 @@
 """Rows of recipe.csv -> the picture of calibration: share of the truth below each quantile, one panel a set.
 
+Of the newest trial of each set, all seeds.
+
 python benchmarks/calibration.py            # test spans; --span validation for the others
 """
 
@@ -33,6 +35,7 @@ def main() -> None:
         axes.grid(alpha=0.25, linewidth=0.6)
         axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle="--")
         held = [row for row in rows if row["set"] == name]
+        held = [row for row in held if row["why"] == held[-1]["why"]]
         for row in held:
             axes.plot(LEVELS, json.loads(row["below"]), color=FORECAST, linewidth=1.2, marker="o", markersize=3)
         mean = sum(float(row["coverage_80"]) for row in held) / len(held)
