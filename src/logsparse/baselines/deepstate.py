@@ -37,8 +37,8 @@ class DeepState(LogSparse):
 
     `season` in steps follows from the frequency unless given, 1 is none. `trend` is the share of the slope that lasts
     from one step to the next: 0 is no slope, 1 one that lasts, between them it is damped. The law is Gaussian; mean and
-    quantiles are exact, `samples` are joint paths beside them. `lags` and `method` of a config have no meaning here;
-    two ways there are not.
+    quantiles are exact, `samples` are joint paths beside them. `lags` and `method` of a config have no meaning here,
+    but a method of two ways is refused.
     """
 
     structure_: Structure
@@ -63,7 +63,6 @@ class DeepState(LogSparse):
                 got=f"{self.config.model.likelihood}",
                 hint='set model.likelihood to "gaussian", or leave config out.',
             )
-
         if self.config is not None and self.config.method == "two-way":
             raise ConfigError(
                 "DeepState must not have the method two-way: its filter knows one, and it is exact.",

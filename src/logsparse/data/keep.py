@@ -19,9 +19,8 @@ def keep(panel: Panel, steps: int | None = None) -> tuple[dict[str, Any], dict[s
 
     A gap at the end of a series does not count: the steps before it tell its unit.
     """
-    gap_S = panel.lengths - panel.to_last_value().lengths
-    kept_S = panel.lengths if steps is None else np.minimum(panel.lengths, steps + gap_S)
-    left_S = panel.lengths - kept_S
+    left_S = np.zeros_like(panel.lengths) if steps is None else np.maximum(panel.to_last_value().lengths - steps, 0)
+    kept_S = panel.lengths - left_S
     cells = _cells(panel.indptr[:-1] + left_S, kept_S)
     elapsed_S = left_S if panel.elapsed is None else left_S + panel.elapsed
     facts = {
