@@ -5,7 +5,7 @@
 
 Each is what its library suggests for such data: a week of history, windows scaled, nine quantiles (NHITS, PatchTST) or
 a Student-t (DeepAR). Those of NeuralForecast get as many steps as fit into the minutes, by two trials of their speed
-that are not counted, and stop when the week held back no longer improves.
+that are not counted, and stop when the week held back no longer improves, or when the minutes are over.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ class NeuralForecastModel(Rival):
             # A quarter of what it takes unasked: on two cores more steps tell more than larger ones.
             windows_batch_size=256,
             random_seed=self.seed,
+            max_time={"seconds": round(60 * self.minutes)},
             alias="m",
             **QUIET,
         )

@@ -26,6 +26,8 @@ _SHORTEST = 24
 _LONGEST = 336
 # A batch gathers every step that its lags reach back over: a year of quarter hours is the most.
 _FARTHEST_LAG = 40_000
+# Less than this share of the distance to half a year ago is more than chance: holidays alone make little of it.
+_NEARER = 0.97
 _ONCE_A_YEAR = ("month", "day_of_year")
 _YEAR = 365 * DAY
 
@@ -132,8 +134,21 @@ def _a_year_ago(panel: Panel) -> tuple[int, ...]:
     """The same weekday 52 and 53 weeks ago, where a third of what is learned has it: holidays come round like that."""
     freq = panel.freq
     week = 7 * DAY // freq.count if freq.kind == "tick" and DAY % freq.count == 0 else 0
-    lags = (52 * week, 53 * week)
-    return lags if 0 < lags[1] <= min(np.median(panel.lengths) * 2 / 3, _FARTHEST_LAG) else ()
+    within_reach = 0 < 53 * week <= min(np.median(panel.lengths) * 2 / 3, _FARTHEST_LAG)
+    return (52 * week, 53 * week) if within_reach and _comes_round(panel, 52 * week) else ()
+
+
+def _comes_round(panel: Panel, cycle: int) -> bool:
+    """A whole cycle ago is nearer than half of one: the series do not only drift."""
+    ratios = []
+    for series in range(len(panel)):
+        values = panel[series]
+        now = values[cycle:]
+        whole, half = (np.abs(now - values[cycle - back : -back]) for back in (cycle, cycle // 2))
+        both = ~np.isnan(whole + half)
+        if half[both].sum() > 0:
+            ratios.append(whole[both].sum() / half[both].sum())
+    return bool(ratios) and float(np.median(ratios)) <= _NEARER
 
 
 def _profiles(panel: Panel) -> tuple[str, ...]:
