@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--context", type=int, default=None)
     parser.add_argument("--minutes", type=float, default=None)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--samples", type=int, default=50)
+    parser.add_argument("--samples", type=int, default=100)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--why", default="")
     parser.add_argument("--test", action="store_true")
