@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 NAMES = (
     *("synthetic", "main", "kernels", "sparse", "granularities", "statistics"),
-    *("matching", "learned-attention", "attention-kinds", "curves", "attention-matrix"),
+    *("matching", "learned-attention", "attention-kinds", "curves", "attention-matrix", "claims"),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from logsparse.tasks.claims import CLAIMS_TABLE
 from logsparse.tasks.curves import CURVES
 from logsparse.tasks.experiment import Experiment
 from logsparse.tasks.kinds import ATTENTION_KINDS
@@ -13,5 +14,5 @@ from logsparse.tasks.tables import TABLES_OF_THE_PAPER
 
 FIGURES_OF_THE_PAPER = [MATCHING, LEARNED, ATTENTION_KINDS, CURVES, MATRIX]
 EXPERIMENTS: dict[str, Experiment] = {
-    one.name: one for one in (SYNTHETIC, *TABLES_OF_THE_PAPER, STATISTICS, *FIGURES_OF_THE_PAPER)
+    one.name: one for one in (SYNTHETIC, *TABLES_OF_THE_PAPER, STATISTICS, *FIGURES_OF_THE_PAPER, CLAIMS_TABLE)
 }
