@@ -25,16 +25,26 @@ from typing import Any
 
 import psutil
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from logsparse.attention.attend import attend
 from logsparse.attention.pattern import Pattern, local, logsparse, restart
+from logsparse.pictures import save_figure
 from logsparse.tasks.ledger import machine
 from machine import RESULTS, fair_clock, measured_copy, peak_of
 
 LENGTHS = (192, 768, 1536, 4096, 8192, 16384, 32768, 65536)
 HEADS = 8
+COLOURS = {
+    "native, logsparse": "#c02942",
+    "native, local": "#e08a1e",
+    "native, restart": "#7a4fb0",
+    "shifted": "#2f8f5b",
+    "causal SDPA": "#1f4fd8",
+    "masked SDPA": "#5b6470",
+}
 CONTENDERS = ("native", "native rows", "shifted", "masked SDPA")
 Run = Callable[[], object]
 
@@ -183,29 +193,29 @@ def print_memory(rows: list[dict[str, Any]]) -> None:
 
 
 def draw(times: list[dict[str, Any]], memory: list[dict[str, Any]], path: Path) -> None:
-    import matplotlib as mpl
-
-    mpl.use("agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-    for axis, rows, value in ((axes[0], times, "both_ms"), (axes[1], memory, "peak_mib")):
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    panels = figure.subplots(1, 2)
+    for axes, rows, value in ((panels[0], times, "both_ms"), (panels[1], memory, "peak_mib")):
         lines: dict[str, list[tuple[int, float]]] = {}
         for row in rows:
             if value in row and row["width"] == 32 and row["contender"] != "native rows":
                 scale = row.get("batch", 1) * HEADS if value == "both_ms" else 1
                 is_pattern_line = row["contender"] == "native" and value == "both_ms"
                 if row["pattern"] in {"full", "logsparse"} or is_pattern_line:
-                    label = f"{row['contender']}, {row['pattern']}" if is_pattern_line else row["contender"]
+                    label = f"native, {row['pattern']}" if row["contender"] == "native" else row["contender"]
                     lines.setdefault(label, []).append((row["length"], row[value] / scale))
         for label, points in lines.items():
-            axis.plot(*zip(*points, strict=True), marker="o", markersize=3, label=label)
-        axis.set(xscale="log", yscale="log", xlabel="length")
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=8)
-    axes[0].set_title("forward + backward, ms a head (d = 32)")
-    axes[1].set_title("peak memory, MiB (B = 1, H = 8, d = 32)")
-    figure.savefig(path, dpi=130)
+            axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=label, color=COLOURS[label])
+        lengths = sorted({row["length"] for row in rows})
+        axes.set(xscale="log", yscale="log", xlabel="length L")
+        axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
+        axes.set_xticks([], minor=True)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8)
+    panels[0].set_title("forward + backward, ms a head (d = 32)", loc="left", fontsize=10)
+    panels[1].set_title("peak memory, MiB (B = 1, H = 8, d = 32)", loc="left", fontsize=10)
+    save_figure(figure, path)
 
 
 def main() -> None:
@@ -241,8 +251,8 @@ def main() -> None:
         print_memory(rows)
         record = {**about, "copy_gb_s": copy_rate / 1e9, "times": times, "memory": memory}
         stem.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
-        draw(times, memory, stem.with_suffix(".png"))
-    print(f"wrote {stem.name}.json and .png")
+        draw(times, memory, stem.with_suffix(".svg"))
+    print(f"wrote {stem.name}.json and .svg")
 
 
 if __name__ == "__main__":
