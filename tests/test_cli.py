@@ -23,6 +23,14 @@ def data(hourly: pl.DataFrame, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [("fit", "[the preset's]"), ("fit", "[inferred]"), ("reproduce", "[all epochs]"), ("predict", "[0.1 to 0.9]")],
+)
+def test_help_tells_what_holds_where_nothing_is_named(command: str, told: str) -> None:
+    assert told in " ".join(logsparse(command, "--help").stdout.split())
+
+
 def test_help_loads_neither_torch_nor_polars_nor_matplotlib() -> None:
     probe = (
         "import sys; from logsparse.cli import app; "

@@ -106,6 +106,13 @@ def test_a_year_ago_is_no_lag_of_series_that_only_drift() -> None:
     assert 8736 in recommend(panel(with_holes), 24).model.lags
 
 
+@pytest.mark.parametrize("size", [1e30, 3e38])
+def test_huge_values_overflow_nowhere(size: float) -> None:
+    few = np.where(RNG.random(17_520) < 0.001, size, RNG.poisson(3, 17_520))
+    assert recommend(panel(few), 24).model.likelihood
+    assert recommend(panel(size * RNG.random(17_520)), 24).model.lags
+
+
 def test_short_series_get_a_short_context_and_few_lags() -> None:
     found = recommend(panel(np.ones(60)), 12)
     assert found.context == 24

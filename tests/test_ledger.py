@@ -48,12 +48,14 @@ def test_a_row_that_was_cut_is_refused(tmp_path: Path) -> None:
         rows(tmp_path, "waves")
 
 
-@pytest.mark.parametrize(("was", "becomes"), [(b"0.123457", b"abc"), (b"0.123457", b""), (b"waves,", b"\xff,")])
+@pytest.mark.parametrize(
+    ("was", "becomes"), [(b"0.123457", b"abc"), (b"0.123457", b""), (b"waves,", b"\xff,"), (b"x,a,0", b"x,a,x")]
+)
 def test_a_row_whose_figures_are_none_is_refused(was: bytes, becomes: bytes, tmp_path: Path) -> None:
     record(tmp_path, Run("waves", "x", "a"), FACTS)
     path = tmp_path / "waves.csv"
     path.write_bytes(path.read_bytes().replace(was, becomes))
-    with pytest.raises(DataError, match="a score that is no number"):
+    with pytest.raises(DataError, match="a score or seed that is no number"):
         rows(tmp_path, "waves")
 
 

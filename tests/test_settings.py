@@ -35,7 +35,8 @@ from logsparse.errors import ConfigError
         ("train.loss_on=horizon", "horizon"),
         ("method=mean-path", "mean-path"),
         ("features=hour,age", ("hour", "age")),
-        ("features=none", None),
+        ("features=none", ()),
+        ("model.profiles=none", ()),
     ],
 )
 def test_a_value_is_read_by_the_type_of_its_field(word: str, value: Any) -> None:

@@ -23,7 +23,8 @@ from logsparse.errors import LogsparseError
 # What a shell makes of Ctrl-C.
 STOPPED = 130
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+# Without markup: what stands in brackets in a help text is the default where none is named.
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 for command in (demo, check, fit, predict, backtest, score, report, attend, pattern, reproduce):
     app.command()(command)
 app.add_typer(data_sets, name="data")

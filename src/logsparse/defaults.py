@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from logsparse import presets
 from logsparse.config import Config
@@ -26,7 +27,8 @@ _SHORTEST = 24
 _LONGEST = 336
 # A batch gathers every step that its lags reach back over: a year of quarter hours is the most.
 _FARTHEST_LAG = 40_000
-# Less than this share of the distance to half a year ago is more than chance: holidays alone make little of it.
+# A year ago must be nearer than this share of half a year ago: less would let every drift in, more shut holidays out,
+# which are few. One short series passes by chance now and then; such lags do no harm (docs/LOG.md).
 _NEARER = 0.97
 _ONCE_A_YEAR = ("month", "day_of_year")
 _YEAR = 365 * DAY
@@ -84,10 +86,11 @@ def _jumps_like_counts(panel: Panel) -> bool:
     return not ratios or float(np.median(ratios)) >= _COUNT_LIKE
 
 
-def _moving(panel: Panel) -> Iterator[Floats]:
+def _moving(panel: Panel) -> Iterator[NDArray[np.float64]]:
     """The series that have neighbours to compare and are not all zero."""
     for series in range(len(panel)):
-        values = panel[series]
+        # Squares and sums of single floats may be infinite.
+        values = panel[series].astype(np.float64)
         if np.nansum(values) > 0 and not np.isnan(np.diff(values)).all():
             yield values
 
@@ -142,7 +145,7 @@ def _comes_round(panel: Panel, cycle: int) -> bool:
     """A whole cycle ago is nearer than half of one: the series do not only drift."""
     ratios = []
     for series in range(len(panel)):
-        values = panel[series]
+        values = panel[series].astype(np.float64)
         now = values[cycle:]
         whole, half = (np.abs(now - values[cycle - back : -back]) for back in (cycle, cycle // 2))
         both = ~np.isnan(whole + half)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from logsparse.datasets.catalogue import DataSet
     from logsparse.datasets.compare import Report
 
-app = typer.Typer(no_args_is_help=True, help="List, fetch and check the paper's data sets.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, fetch and check the paper's data sets.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="a data set, such as solar; `data list` shows all")]
 

@@ -31,7 +31,7 @@ def pattern(
     sub: Annotated[int | None, typer.Option(help="Cells of a subsequence (restart).")] = None,
     base: Annotated[int | None, typer.Option(help="Base of the powers (2 if left out; not for full).")] = None,
     dense_rows: Annotated[int, typer.Option(help="First rows that attend to their whole past.")] = 0,
-    draw: Annotated[Path | None, typer.Option(help="Also draw it here: a name in .svg or .png.")] = None,
+    draw: Annotated[Path | None, typer.Option(help="Also draw it here: a name in .svg, .png or .pdf.")] = None,
 ) -> None:
     """Show what an attention pattern costs and reaches, and draw it."""
     from logsparse.attention.draw import draw as draw_to

@@ -98,10 +98,11 @@ def _show(experiment: Experiment, out: Path) -> None:
     from logsparse.tasks.traces import traces
 
     found = experiment.recorded(out)
-    if experiment.models and not found:
+    nothing = experiment.models and not found
+    shown = [] if nothing else [table for table in experiment.tables(found, traces(out, found)) if table.lines]
+    if not shown:
         say(f"{experiment.name}: nothing is recorded in {out} yet.")
-        return
-    for table in experiment.tables(found, traces(out, found)):
+    for table in shown:
         _print(table)
 
 
@@ -114,7 +115,6 @@ def _draw(experiment: Experiment, out: Path) -> None:
 
 
 def _print(table: Table) -> None:
-    if table.lines:
-        typer.echo(table.title)
-        print_table(table.head, table.lines)
-        typer.echo("")
+    typer.echo(table.title)
+    print_table(table.head, table.lines)
+    typer.echo("")

@@ -76,9 +76,9 @@ def read(name: str, kind: Any, text: str) -> Any:
     text, origin, inner = text.strip(), get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         (kind,) = (part for part in inner if part is not NoneType)
-        return None if text.lower() == "none" else read(name, kind, text)
+        return None if text.lower() == "none" and get_origin(kind) is not tuple else read(name, kind, text)
     if origin is tuple:
-        return tuple(read(name, inner[0], part) for part in text.split(","))
+        return () if text.lower() == "none" else tuple(read(name, inner[0], part) for part in text.split(","))
     if origin is Literal:
         return _one_of(name, text, {word: word for word in inner})
     return _READERS[kind](name, text)

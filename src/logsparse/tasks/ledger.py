@@ -55,7 +55,7 @@ def rows(folder: Path, task: str) -> list[Row]:
     if not whole:
         raise DataError(
             f"{path} must hold whole rows of {', '.join(COLUMNS)}.",
-            got="other columns, a row that was cut, or a score that is no number",
+            got="other columns, a row that was cut, or a score or seed that is no number",
             hint="mend it, or move it away: its runs are then done again.",
         )
     return found
@@ -64,6 +64,7 @@ def rows(folder: Path, task: str) -> list[Row]:
 def _counts(row: Row) -> bool:
     """Whether its figures are figures; a model of points has no R0.9, one that is not trained no loss."""
     try:
+        _ = int(row["seed"])
         _ = [float(row[name]) for name in ("R0.5", "minutes")]
         _ = [float(row[name] or 0) for name in ("R0.9", "validation_nll")]
     except ValueError:

@@ -81,7 +81,7 @@ def table(rows: Iterable[Row], name: str = "R0.5") -> tuple[list[str], list[list
     found: dict[tuple[int, str], list[float]] = {}
     known = {f"t0={t0}" for t0 in T0}
     for row in rows:
-        if row["case"] not in known:
+        if row["case"] not in known or not row[name]:
             continue
         found.setdefault((int(row["case"].removeprefix("t0=")), row["model"]), []).append(float(row[name]))
     models = [model for model in MODELS if any(model == there for _, there in found)]
