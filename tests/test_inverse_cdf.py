@@ -7,10 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import special
 from scipy import stats as scipy_stats
 
-from logsparse.model.inverse_cdf import beta_cdf, negative_binomial_quantile, student_t_quantile
+from logsparse.model.inverse_cdf import (
+    beta_cdf,
+    negative_binomial_quantile,
+    student_t_quantile,
+    student_t_quantile_exactly,
+)
 
 stats: Any = scipy_stats  # its names are made at run time, out of mypy's sight
 TAILS = np.array([1e-8, 1e-5, 1e-3, 1 - 1e-3, 1 - 1e-5, 1 - 1e-8])
@@ -30,9 +37,32 @@ def test_the_incomplete_beta_function_agrees_with_scipy_at_every_level(a: float,
 
 
 @pytest.mark.parametrize("df", [2.0, 2.1, 2.5, 3.0, 4.4, 5.0, 12.0, 99.0, 120.0, 1e3])
-def test_the_student_t_quantile_agrees_with_scipy_far_into_the_tails(df: float) -> None:
-    got = student_t_quantile(tensor(LEVELS), tensor(df)).numpy()
+@pytest.mark.parametrize("found", [student_t_quantile, student_t_quantile_exactly])
+def test_the_student_t_quantile_agrees_with_scipy_far_into_the_tails(found: Any, df: float) -> None:
+    got = found(tensor(LEVELS), tensor(df)).numpy()
     np.testing.assert_allclose(got, stats.t.ppf(LEVELS, df), rtol=3e-6, atol=1e-12)
+
+
+@given(st.floats(2, 1e3), st.floats(1e-9, 1 - 1e-9))
+def test_the_quick_student_t_quantile_is_the_exact_one(df: float, level: float) -> None:
+    quick, exact = (found(tensor(level), tensor(df)) for found in (student_t_quantile, student_t_quantile_exactly))
+    torch.testing.assert_close(quick, exact, rtol=3e-6, atol=1e-9)
+
+
+def test_beyond_the_farthest_deviate_the_student_t_quantile_is_exact_still() -> None:
+    levels, df = np.array([1e-30, 1e-12, 0.3]), 2.5
+    np.testing.assert_allclose(student_t_quantile(tensor(levels), tensor(df)), stats.t.ppf(levels, df), rtol=3e-6)
+
+
+def test_laws_and_levels_of_different_shapes_are_found_as_if_each_stood_alone() -> None:
+    level_NK, df_BN1 = (
+        torch.rand(4, 3, generator=torch.Generator().manual_seed(0)),
+        torch.tensor([[2.0], [7.5]])[..., None],
+    )
+    together = student_t_quantile(level_NK, df_BN1.expand(2, 4, 1))
+    assert together.shape == (2, 4, 3)
+    for law, df in enumerate((2.0, 7.5)):
+        np.testing.assert_allclose(together[law], stats.t.ppf(level_NK.double(), df), rtol=3e-6)
 
 
 @pytest.mark.parametrize("df", [2.0, 3.7, 40.0])

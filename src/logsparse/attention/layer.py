@@ -83,10 +83,11 @@ class ConvAttention(nn.Module):
     def project_step(self, seen_BNKW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """One position of each of N paths from its last `kernel` inputs: queries, keys, values, each (B, N, H, D)."""
         weight_EC = self.query_key.weight.mT.flatten(1)
-        q_and_k = F.linear(seen_BNKW.flatten(2), weight_EC, self.query_key.bias)
+        # One row a path: as many matrices of few rows they would take twice the time.
+        q_and_k = F.linear(seen_BNKW.flatten(2).flatten(0, 1), weight_EC, self.query_key.bias)
         shape = (*seen_BNKW.shape[:2], -1, self.heads, self.head_width)
         q_BNHD, k_BNHD = q_and_k.view(shape).unbind(2)
-        v_BNHD = self.value(seen_BNKW[:, :, -1]).view(shape)[:, :, 0]
+        v_BNHD = self.value(seen_BNKW[:, :, -1].flatten(0, 1)).view(shape)[:, :, 0]
         return q_BNHD, k_BNHD, v_BNHD
 
     def merge(self, attended_BHLD: Tensor) -> Tensor:

@@ -119,13 +119,13 @@ class Stepwise(Network, Generic[Memory]):
 
     def inputs_at(self, position: int, shared_BLI: Tensor, fed_BNH: Tensor, context: int) -> Tensor:
         """(B, N, I): inputs after the forecast start, where near lags are a path's own scaled values."""
-        inputs_BNI = shared_BLI[:, position, None].repeat(1, fed_BNH.shape[1], 1)
-        lags = self.config.lags
-        for k, lag in enumerate(lags):
-            if position - lag >= context:
-                inputs_BNI[..., k] = fed_BNH[..., position - lag - context].clamp(-_FARTHEST, _FARTHEST)
-                if self.config.see_missing:
-                    inputs_BNI[..., self._seen_from + k] = 1
+        near = [(k, position - lag - context) for k, lag in enumerate(self.config.lags) if position - lag >= context]
+        shared_BI = shared_BLI[:, position].clone()
+        if self.config.see_missing:
+            shared_BI[:, [self._seen_from + k for k, _ in near]] = 1
+        inputs_BNI = shared_BI[:, None].repeat(1, fed_BNH.shape[1], 1)
+        for k, step in near:
+            inputs_BNI[..., k] = fed_BNH[..., step]
         return inputs_BNI
 
 
@@ -182,7 +182,7 @@ def decode(
         mean_BM = network.bounded(law.mean, batch)
         mean_BH[:, step] = mean_BM.mean(1)
         quantiles_BQH[..., step] = network.bounded(mixture_quantiles(law, levels), batch)
-        fed_BNH[..., step] = (drawn_BNH[..., step] if ancestral else mean_BM) / scale_B1
+        fed_BNH[..., step] = ((drawn_BNH[..., step] if ancestral else mean_BM) / scale_B1).clamp(-_FARTHEST, _FARTHEST)
     return Decoded(drawn_BNH, mean_BH, quantiles_BQH)
 
 
