@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from logsparse.attention.dense import dense
 from logsparse.attention.native import _native
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
-from logsparse.attention.step import StepCache, _cells, attend_step, attend_step_plainly
+from logsparse.attention.step import StepCache, _cells, attend_last, attend_step, attend_step_plainly
 
 PATTERNS = [full(), logsparse(), local(5), restart(7, 2), from_distances([0, 3]), full(dense_rows=4)]
 
@@ -76,3 +77,12 @@ def test_a_query_of_any_strides_is_taken_as_it_is() -> None:
     strange = q.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0)
     position = cache.length - 1
     assert (attend_step(strange, cache, full(), position) == attend_step(q, cache, full(), position)).all()
+
+
+@pytest.mark.parametrize("length", [1, 2, 17, 100])
+@pytest.mark.parametrize("pattern", PATTERNS, ids=str)
+def test_the_last_row_alone_is_the_last_of_all_rows(pattern: Pattern, length: int) -> None:
+    draw = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(3, 2, length, width, generator=draw) for width in (5, 5, 7))
+    every = dense(q, k, v, torch.from_numpy(pattern.mask(length)), 0.0, None)
+    torch.testing.assert_close(attend_last(q, k, v, pattern), every[:, :, -1:])

@@ -19,6 +19,7 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
 from logsparse.attention.native import available, native_step
 from logsparse.attention.pattern import Pattern
@@ -111,6 +112,12 @@ def attend_step_plainly(q: Tensor, cache: StepCache, old: Sequence[int], new: Se
     new_v_NHPME = _take(cache.steps_v, 3, new).transpose(1, 2)
     out_NHPE: Tensor = old_w_NHPM @ old_v_NHME + (new_w_NHPM[..., None, :] @ new_v_NHPME)[..., 0, :]
     return out_NHPE.transpose(1, 2)
+
+
+def attend_last(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern) -> Tensor:
+    """(N, H, 1, E): the last row of `attend`, for whoever needs no other."""
+    cells, _ = _cells(pattern, q.shape[2] - 1, q.shape[2])
+    return scaled_dot_product_attention(q[:, :, -1:], _take(k, 2, cells), _take(v, 2, cells))
 
 
 @lru_cache(maxsize=1024)

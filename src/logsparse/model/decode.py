@@ -117,15 +117,15 @@ class Stepwise(Network, Generic[Memory]):
             parts += [seen.to(parts[0].dtype) for seen in (batch.lag_observed_BLK, batch.profile_observed_BLR)]
         return torch.cat([*parts, batch.features_BLF, self.embeddings(batch, generator)], dim=-1)
 
-    def inputs_at(self, position: int, shared_BLI: Tensor, fed_BNH: Tensor, context: int) -> Tensor:
+    def inputs_at(self, position: int, shared_BLI: Tensor, fed_HBN: Tensor, context: int) -> Tensor:
         """(B, N, I): inputs after the forecast start, where near lags are a path's own scaled values."""
         near = [(k, position - lag - context) for k, lag in enumerate(self.config.lags) if position - lag >= context]
         shared_BI = shared_BLI[:, position].clone()
         if self.config.see_missing:
             shared_BI[:, [self._seen_from + k for k, _ in near]] = 1
-        inputs_BNI = shared_BI[:, None].repeat(1, fed_BNH.shape[1], 1)
+        inputs_BNI = shared_BI[:, None].repeat(1, fed_HBN.shape[2], 1)
         for k, step in near:
-            inputs_BNI[..., k] = fed_BNH[..., step]
+            inputs_BNI[..., k] = fed_HBN[step]
         return inputs_BNI
 
 
@@ -166,24 +166,26 @@ def decode(
     size, paths, horizon = uniform_BNH.shape
     ancestral, scale_B1 = method == "ancestral", batch.scale_B[:, None]
     shared_BLI = network.inputs(batch)
-    fed_BNH = uniform_BNH.new_empty(size, paths if ancestral else 1, horizon)
-    drawn_BNH, mean_BH = torch.empty_like(uniform_BNH), uniform_BNH.new_empty(size, horizon)
+    # Steps first: what a step reads and writes lies together.
+    uniform_HBN = uniform_BNH.movedim(-1, 0).contiguous()
+    fed_HBN = uniform_BNH.new_empty(horizon, size, paths if ancestral else 1)
+    drawn_HBN, mean_BH = torch.empty_like(uniform_HBN), uniform_BNH.new_empty(size, horizon)
     quantiles_BQH = uniform_BNH.new_empty(size, len(levels), horizon)
     raw_BP, memory = network.begin(
-        shared_BLI[:, : batch.context + 1], paths=fed_BNH.shape[1], steps=max(1, horizon - 1)
+        shared_BLI[:, : batch.context + 1], paths=fed_HBN.shape[2], steps=max(1, horizon - 1)
     )
     raw_BMP = raw_BP[:, None]
     for step in range(horizon):
         if step:
-            inputs_BNI = network.inputs_at(batch.context + step, shared_BLI, fed_BNH, batch.context)
+            inputs_BNI = network.inputs_at(batch.context + step, shared_BLI, fed_HBN, batch.context)
             raw_BMP = network.advance(inputs_BNI, memory)
         law = network.likelihood.distribution(raw_BMP, scale_B1)
-        drawn_BNH[..., step] = network.bounded(law.sample(uniform_BNH[..., step]), batch)
+        drawn_HBN[step] = network.bounded(law.sample(uniform_HBN[step]), batch)
         mean_BM = network.bounded(law.mean, batch)
         mean_BH[:, step] = mean_BM.mean(1)
         quantiles_BQH[..., step] = network.bounded(mixture_quantiles(law, levels), batch)
-        fed_BNH[..., step] = ((drawn_BNH[..., step] if ancestral else mean_BM) / scale_B1).clamp(-_FARTHEST, _FARTHEST)
-    return Decoded(drawn_BNH, mean_BH, quantiles_BQH)
+        fed_HBN[step] = ((drawn_HBN[step] if ancestral else mean_BM) / scale_B1).clamp(-_FARTHEST, _FARTHEST)
+    return Decoded(drawn_HBN.movedim(0, -1), mean_BH, quantiles_BQH)
 
 
 def mixture_quantiles(law: Distribution, levels: Sequence[float]) -> Tensor:
@@ -263,13 +265,19 @@ def draws(seed: int, key_B: Keys, paths: int, horizon: int) -> Tensor:
             + np.arange(horizon, dtype=np.uint64)
         )
         place_BNH = cell_BNH.argsort(axis=1).argsort(axis=1)
-        inside_BNH = (_mix(cell_BNH) >> np.uint64(11)).astype(np.float64) / 2**53
-    return torch.from_numpy(((place_BNH + inside_BNH) / paths).clip(_EDGE, 1 - _EDGE).astype(np.float32))
+        drawn_BNH = (_mix(cell_BNH) >> np.uint64(11)) * 2.0**-53
+    # In place: fresh memory of this size costs more than the sums.
+    drawn_BNH += place_BNH
+    drawn_BNH /= paths
+    return torch.from_numpy(drawn_BNH.clip(_EDGE, 1 - _EDGE, out=drawn_BNH).astype(np.float32))
 
 
 def _mix(z: Any) -> Any:
     """64-bit numbers -> others, far apart for neighbours (splitmix64)."""
     z = z + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    z ^= z >> np.uint64(30)
+    z *= np.uint64(0xBF58476D1CE4E5B9)
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return z

@@ -19,6 +19,8 @@ from logsparse.model.network import Decoded, Network
 
 # Paths decoded side by side: enough for large matrix products, few enough to stay in the caches (docs/LOG.md).
 ROWS = 512
+# Windows whose history is read side by side, for the same reason.
+WINDOWS = 256
 # What the caches of the windows decoded side by side may take.
 BYTES = 512 * 2**20
 
@@ -78,7 +80,7 @@ def _split(network: Network, windows: Windows, paths: int) -> tuple[int, int]:
     bytes_a_path = 4 * network.memory_width * windows.horizon
     most = max(1, min(ROWS, BYTES // bytes_a_path))
     bytes_a_window = 4 * network.memory_width * windows.context + min(paths, most) * bytes_a_path
-    return max(1, min(most // paths, BYTES // bytes_a_window)), -(-paths // most)
+    return max(1, min(most // paths, BYTES // bytes_a_window, WINDOWS)), -(-paths // most)
 
 
 def _joined(parts: Sequence[Decoded]) -> Decoded:

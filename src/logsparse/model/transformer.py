@@ -16,7 +16,7 @@ from torch.nn.functional import leaky_relu
 
 from logsparse.attention.attend import attend
 from logsparse.attention.layer import ConvAttention
-from logsparse.attention.step import StepCache, attend_step
+from logsparse.attention.step import StepCache, attend_last, attend_step
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
 from logsparse.model.decode import Stepwise
@@ -60,7 +60,7 @@ class Transformer(Stepwise[list[BlockMemory]]):
         x_BTW, memory = self.project(inputs_BTI), []
         for block in self.blocks:
             assert isinstance(block, Block)
-            x_BTW, remembered = block.begin(x_BTW, paths, steps)
+            x_BTW, remembered = block.begin(x_BTW, paths, steps, last_only=block is self.blocks[-1])
             memory.append(remembered)
         return self.head(self.norm(x_BTW[:, -1]), inputs_BTI[:, -1]), memory
 
@@ -129,8 +129,8 @@ class Block(nn.Module):
         """(B, L, W) -> queries, keys, values, (B, H, L, D) each."""
         return self.attention.project(self._before(x_BLW))
 
-    def begin(self, x_BTW: Tensor, paths: int, steps: int) -> tuple[Tensor, BlockMemory]:
-        """(B, T, W) -> (B, T, W), and what `advance` needs of it."""
+    def begin(self, x_BTW: Tensor, paths: int, steps: int, *, last_only: bool) -> tuple[Tensor, BlockMemory]:
+        """(B, T, W) -> (B, T, W), or (B, 1, W) where no block above reads the rest; and what `advance` needs of it."""
         read_BTW = self._before(x_BTW)
         q, k, v = self.attention.project(read_BTW)
         size, length, width = read_BTW.shape
@@ -138,8 +138,10 @@ class Block(nn.Module):
         seen_BNSW = read_BTW.new_zeros(size, paths, tail + steps, width)
         kept = min(tail, length)
         seen_BNSW[:, :, tail - kept : tail] = read_BTW[:, None, length - kept :]
-        attended = self.attention.merge(attend(q, k, v, self.attention.pattern))
-        return self._rest(x_BTW, attended), BlockMemory(StepCache.start(k, v, paths=paths, steps=steps), seen_BNSW)
+        memory = BlockMemory(StepCache.start(k, v, paths=paths, steps=steps), seen_BNSW)
+        attention = attend_last if last_only else attend
+        attended = self.attention.merge(attention(q, k, v, self.attention.pattern))
+        return self._rest(x_BTW[:, -attended.shape[1] :], attended), memory
 
     def advance(self, x_BNW: Tensor, memory: BlockMemory) -> Tensor:
         """(B, N, W) -> (B, N, W): one more position of every path."""
@@ -160,7 +162,8 @@ class Block(nn.Module):
         x = x + drop(attended, self.dropout, generator)
         x = x if self.pre else self.attention_norm(x)
         # With slope 0 it is relu, but its backward pass takes a third of the time on a CPU (docs/LOG.md).
-        fed = self.narrow(leaky_relu(self.widen(self.feedforward_norm(x) if self.pre else x), 0.0))
+        wide = leaky_relu(self.widen(self.feedforward_norm(x) if self.pre else x), 0.0, inplace=True)
+        fed = self.narrow(wide)
         x = x + drop(fed, self.dropout, generator)
         return x if self.pre else self.feedforward_norm(x)
 
