@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from logsparse.config import Config, TrainConfig
 from logsparse.data.candidates import Candidates, Pairs, epoch, split
@@ -16,6 +17,9 @@ from logsparse.data.sampler import Sampler
 from logsparse.data.windows import Batch, Windows
 from logsparse.train.distributed import Ranks
 
+# Enough to learn what the next step takes from this one, and what follows a break (docs/LOG.md).
+_ONE_SEES_OF = 4
+
 
 @dataclass(frozen=True)
 class TrainingSet:
@@ -25,8 +29,8 @@ class TrainingSet:
     training: Candidates
     validation_windows: Windows
     validation: Candidates
-    half_blind: bool
-    """Whether every other window hides what is not known at its forecast start."""
+    mostly_blind: bool
+    """Whether three windows of four hide what is not known at their forecast start."""
 
     @classmethod
     def of(cls, panel: Panel, config: Config, features: Features | None = None) -> TrainingSet:
@@ -69,10 +73,10 @@ class TrainingSet:
         """Of a global batch, the share of this rank."""
         share = pairs.share(ranks.rank, ranks.count)
         batch = windows(share.series_B, share.start_B)
-        if self.half_blind:
+        if self.mostly_blind:
             # The same windows are blind however many ranks share the batch.
             first = len(pairs) * ranks.rank // ranks.count
-            batch.blind(windows.lags, slice((first + 1) % 2, None, 2))
+            batch.blind(windows.lags, torch.arange(first, first + len(share)) % _ONE_SEES_OF > 0)
         return batch.to(ranks.device)
 
 
