@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,22 @@ def test_only_what_is_not_recorded_is_still_to_be_run(tmp_path: Path) -> None:
     record(tmp_path, runs[2], FACTS)
     assert missing(tmp_path, runs) == [runs[0], runs[3]]
     assert len(rows(tmp_path, "waves")) == 2
+
+
+def test_many_that_record_at_the_same_moment_lose_nothing(tmp_path: Path) -> None:
+    runs = [Run("waves", f"t0={t0}", "a") for t0 in range(60)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda run: record(tmp_path, run, FACTS), runs))
+    assert missing(tmp_path, runs) == []
+    assert len(rows(tmp_path, "waves")) == 60
+
+
+def test_a_last_line_without_an_end_is_ended_first(tmp_path: Path) -> None:
+    record(tmp_path, Run("waves", "x", "a"), FACTS)
+    path = tmp_path / "waves.csv"
+    path.write_text(path.read_text().rstrip("\n"))
+    record(tmp_path, Run("waves", "y", "a"), FACTS)
+    assert [row["case"] for row in rows(tmp_path, "waves")] == ["x", "y"]
 
 
 def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path) -> None:

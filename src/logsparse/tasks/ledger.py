@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import platform
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from logsparse.errors import DataError
 
@@ -84,7 +87,7 @@ def best(rows: Sequence[Row]) -> Row | None:
 
 
 def record(folder: Path, run: Run, facts: Mapping[str, Any]) -> None:
-    """Append a row; the file is whole at every moment."""
+    """Append a row; the file is whole at every moment, whoever else records."""
     shown = {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in facts.items()}
     row = {
         "task": run.task,
@@ -97,14 +100,29 @@ def record(folder: Path, run: Run, facts: Mapping[str, Any]) -> None:
         "machine": machine(),
         "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}",
     }
-    folder.mkdir(parents=True, exist_ok=True)
+    rows(folder, run.task)  # what is no table of results is refused, and stays
     path = folder / f"{run.task}.csv"
-    beside = folder / f".{path.name}.{os.getpid()}"
-    with beside.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows([*rows(folder, run.task), row])
-    beside.replace(path)
+    _begin(path)
+    # In one piece at the end of the file: others that record at the same moment lose nothing.
+    with path.open("ab", buffering=0) as file:
+        end = b"" if path.read_bytes().endswith(b"\n") else b"\n"
+        file.write(end + _line(list(row.values())))
+
+
+def _begin(path: Path) -> None:
+    """A file that holds the names of the columns, unless there is one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{uuid4().hex}")
+    beside.write_bytes(_line(COLUMNS))
+    with suppress(FileExistsError):
+        os.link(beside, path)
+    beside.unlink()
+
+
+def _line(cells: Sequence[Any]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue().encode()
 
 
 def machine() -> str:
