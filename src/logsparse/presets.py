@@ -100,7 +100,7 @@ def default(context: int, horizon: int) -> Config:
     )
     # No patience: the loss falls most at the end of the cycle.
     train = TrainConfig(
-        epochs=12,
+        epochs=16,
         steps_per_epoch=100,
         weighted=False,
         # The history, one step ahead at every position, steadies what is learned of the horizon (docs/LOG.md).
