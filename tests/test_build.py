@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
@@ -89,6 +90,35 @@ def test_originals_of_another_shape_are_refused_and_the_old_file_stays(kept: Pat
         get("m4-hourly", tmp_path / "bad")
     assert path.read_bytes() == before
     assert sorted(file.name for file in kept.iterdir()) == ["m4_hourly.json", "m4_hourly.parquet"]
+
+
+SOME_NUMBERS = {
+    "electricity-c": rb'(15:00";)[\d,]+',
+    "electricity-f": rb'(15:00";)[\d,]+',
+    "traffic-c": rb"(\[)0\.\d+",
+    "traffic-f": rb"(\[)0\.\d+",
+    "solar": rb"(00:00,)[\d.]+",
+    "wind": rb"(\n)1",
+    "m4-hourly": rb'("H1",")1',
+}
+
+
+@pytest.mark.parametrize("number", [b"nan", b"inf"])
+@pytest.mark.parametrize("name", FILES)
+def test_an_original_with_a_number_that_is_none_is_refused_and_the_old_file_stays(
+    name: str, number: bytes, kept: Path, tmp_path: Path
+) -> None:
+    assert kept
+    path = get(name, laid(tmp_path / "good", FILES[name])).path
+    before = path.read_bytes()
+    file, *_ = FILES[name]
+    odd = re.sub(SOME_NUMBERS[name], rb"\1" + number, FILES[name][file])
+    assert odd != FILES[name][file]
+    with pytest.raises(
+        DataError, match=r"must be as its source .* Got (a value at \d\S+ .* no finite number|lines that|cells of)"
+    ):
+        get(name, laid(tmp_path / "bad", {**FILES[name], file: odd}))
+    assert path.read_bytes() == before
 
 
 def test_originals_of_another_time_are_refused(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

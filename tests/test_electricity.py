@@ -78,7 +78,8 @@ def test_the_paper_s_spans_have_the_paper_s_lengths() -> None:
         (b'"";"MT_001"', b'"ds","MT_001"', "a first line that begins .* instead of the customers MT_001, MT_002"),
         (b'"2011-01-01 05:15:00";0;', b'"2011-01-01 05:15:00";;', "an empty cell in the row of 2011-01-01 05:15:00"),
         (b'"2011-01-01 05:15:00"', b'"01.01.2011 05:15"', "lines that polars reports as: .*failed"),
-        (b'"2011-01-01 05:15:00"', b'"2011-01-01 07:15:00"', "3 quarters in the hour from 2011-01-01 05:00:00"),
+        (b'"2011-01-01 05:15:00"', b'"2011-01-01 07:15:00"', "other than four quarters, .* from 2011-01-01 05:00:00"),
+        (b'"2011-01-01 05:15:00"', b'"2011-01-01 05:30:00"', "other than four quarters, each once, in the hour from"),
         (b'"2011-01-01 05:15:00";0;', b'"2011-01-01 05:15:00";x;', "lines that polars reports as: could not parse"),
     ],
 )

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
+import polars.selectors as cs
 
+from logsparse.data.columns import TIME
 from logsparse.data.files import check_writable, write
 from logsparse.data.frame import to_panel
 from logsparse.datasets.catalogue import DataSet, Source, named
@@ -66,6 +68,10 @@ def _table(files: Files, dataset: DataSet, source: Source) -> pl.DataFrame:
 def _check(dataset: DataSet, table: pl.DataFrame) -> None:
     if not table.height:
         raise broken(dataset.name, f"nothing in the span {' to '.join(dataset.span or ())}")
+    # A nan in an original reads as a number, and sums and means carry it on: here all of them show.
+    odd = table.filter(pl.any_horizontal(~cs.float().is_finite()))
+    if odd.height:
+        raise broken(dataset.name, f"a value at {odd[0, TIME]} that is no finite number")
     for finding in compare(dataset, to_panel(table, freq=dataset.step)):
         if not finding.agrees:
             raise broken(dataset.name, f"{finding.what} = {finding.here} where {finding.wanted} is known")
