@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from command import logsparse, refusal
-from logsparse.commands.reproduce import NAMES
+from logsparse.commands.reproduce import NAMES, _run
 from logsparse.tasks import synthetic
 from logsparse.tasks.catalogue import EXPERIMENTS
-from logsparse.tasks.ledger import record
+from logsparse.tasks.experiment import Experiment
+from logsparse.tasks.ledger import Run, record
+from logsparse.train.sealed import turn
 
 
 def test_what_is_recorded_is_not_run_again_and_is_shown(tmp_path: Path) -> None:
@@ -26,6 +32,52 @@ def test_what_is_recorded_is_not_run_again_and_is_shown(tmp_path: Path) -> None:
     shown = logsparse("reproduce", "synthetic", "--show", "-o", tmp_path).out
     assert shown.startswith(done.out)
     assert f"synthetic  Figure 4(b), error against t0  {tmp_path / 'synthetic.svg'}" in shown
+
+
+def test_two_processes_share_the_runs_of_an_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = {"R0.5": 0.1, "R0.9": 0.05, "validation_nll": 1.0, "steps": 9, "minutes": 1.0, "config": {}}
+    runs = [Run("waves", case, "a") for case in ("mine", "done meanwhile", "begun by another", "mine too")]
+    done = []
+
+    def carry_out(run: Run, *, budget: float | None, folder: Path, verbose: bool = True) -> dict[str, Any]:
+        assert budget is None
+        assert verbose
+        assert folder.is_dir()
+        done.append(run)
+        record(tmp_path, runs[1], facts)
+        return facts
+
+    waves = Experiment("waves", ("a",), lambda _seeds, _models: runs, carry_out, lambda _rows, _traces: [])
+    begun = tmp_path / ".unfinished" / runs[2].folder
+    begun.mkdir(parents=True)
+    with turn(begun):
+        _run(waves, ["a"], 1, None, tmp_path)
+    assert done == [runs[0], runs[3]]
+    told = capsys.readouterr().err
+    assert "run 2 of 4: waves, done meanwhile, a, seed 0, done by another process" in told
+    assert "run 3 of 4: waves, begun by another, a, seed 0, being done by another process" in told
+    assert list(begun.parent.iterdir()) == [begun]
+    _run(waves, ["a"], 1, None, tmp_path)
+    assert done[2:] == [runs[2]]
+
+
+def test_the_claim_of_a_killed_process_ends_with_it(tmp_path: Path) -> None:
+    code = f"""
+import time
+from pathlib import Path
+from logsparse.train.sealed import turn
+with turn(Path({str(tmp_path)!r})):
+    print("claimed", flush=True)
+    time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as victim:
+        assert victim.stdout is not None
+        assert victim.stdout.readline() == "claimed\n"
+        with turn(tmp_path, wait=False) as ours:
+            assert not ours
+        victim.send_signal(signal.SIGKILL)
+    with turn(tmp_path, wait=False) as ours:
+        assert ours
 
 
 def test_nothing_recorded_is_said_so_and_what_to_do_about_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,14 +65,69 @@ def test_a_row_that_was_cut_is_refused(tmp_path: Path) -> None:
         rows(tmp_path, "waves")
 
 
+def test_a_run_that_is_recorded_is_not_recorded_again(tmp_path: Path) -> None:
+    run = Run("waves", "x", "a")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda score: record(tmp_path, run, {**FACTS, "R0.5": score}), [0.1] * 20))
+    assert (tmp_path / "waves.csv").read_text().count("\n") == 2
+
+
+def test_a_run_that_an_older_version_recorded_twice_counts_once(tmp_path: Path) -> None:
+    record(tmp_path, Run("waves", "x", "a"), FACTS)
+    path = tmp_path / "waves.csv"
+    line = path.read_text().splitlines()[1]
+    path.write_text(path.read_text() + line.replace("0.123457", "0.5") + "\n")
+    assert [row["R0.5"] for row in rows(tmp_path, "waves")] == ["0.123457"]
+
+
+def test_a_model_of_points_that_is_not_trained_has_neither_r09_nor_loss(tmp_path: Path) -> None:
+    record(tmp_path, Run("waves", "x", "a"), {**FACTS, "R0.9": None, "validation_nll": None})
+    (row,) = rows(tmp_path, "waves")
+    assert (row["R0.9"], row["validation_nll"]) == ("", "")
+
+
+@pytest.mark.parametrize("facts", [{"R0.5": float("nan")}, {"R0.9": float("inf")}, {"R0.5": None}])
+def test_scores_that_would_damage_the_table_are_not_recorded(facts: dict[str, float], tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"must end with scores that are finite numbers\. Got R0\.5 .* of waves, x, a"):
+        record(tmp_path, Run("waves", "x", "a"), {**FACTS, **facts})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_place_of_the_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "waves.csv").mkdir()
+    with pytest.raises(DataError, match=r"must hold whole rows of .* Got what cannot be read \(Is a directory\)"):
+        rows(tmp_path, "waves")
+
+
+def test_a_row_of_another_task_is_refused(tmp_path: Path) -> None:
+    record(tmp_path, Run("waves", "x", "a"), FACTS)
+    (tmp_path / "waves.csv").rename(tmp_path / "tides.csv")
+    with pytest.raises(DataError, match=r"must hold whole rows of .* Got a row of waves\. Hint: mend it"):
+        rows(tmp_path, "tides")
+
+
+def test_a_table_of_other_signs_is_refused(tmp_path: Path) -> None:
+    record(tmp_path, Run("waves", "x", "a"), FACTS)
+    path = tmp_path / "waves.csv"
+    path.write_bytes(path.read_bytes().replace(b"waves,", b"\xff,"))
+    with pytest.raises(DataError, match=r"Got what cannot be read \('utf-8'"):
+        rows(tmp_path, "waves")
+
+
 @pytest.mark.parametrize(
-    ("was", "becomes"), [(b"0.123457", b"abc"), (b"0.123457", b""), (b"waves,", b"\xff,"), (b"x,a,0", b"x,a,x")]
+    ("was", "becomes"),
+    [
+        *((b"0.123457", score) for score in (b"abc", b"", b"nan", b"inf", b"-0.1")),
+        *((b"0.05", score) for score in (b"nan", b"-1")),
+        *((b"1.5", loss) for loss in (b"nan", b"-inf")),
+        *((b"x,a,0", b"x,a," + seed) for seed in (b"x", b"00", b"1_0", b"-1", b" 1")),
+    ],
 )
 def test_a_row_whose_figures_are_none_is_refused(was: bytes, becomes: bytes, tmp_path: Path) -> None:
     record(tmp_path, Run("waves", "x", "a"), FACTS)
     path = tmp_path / "waves.csv"
     path.write_bytes(path.read_bytes().replace(was, becomes))
-    with pytest.raises(DataError, match="a score or seed that is no number"):
+    with pytest.raises(DataError, match="Got a score or seed that is no number from 0 on, of x, a"):
         rows(tmp_path, "waves")
 
 

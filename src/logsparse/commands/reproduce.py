@@ -81,17 +81,24 @@ def _models(experiment: Experiment, asked: str | None) -> Sequence[str]:
 def _run(experiment: Experiment, models: Sequence[str], seeds: int, budget: float | None, out: Path) -> None:
     from logsparse.tasks.ledger import missing, record
     from logsparse.tasks.traces import keep
+    from logsparse.train.sealed import turn
 
     todo = missing(out, experiment.runs(seeds, models))
     for number, run in enumerate(todo, start=1):
-        say(f"run {number} of {len(todo)}: {run}")
         folder = out / ".unfinished" / run.folder
-        facts = experiment.carry_out(run, budget=budget, folder=folder)
-        # Before the row: what is recorded has left its trace.
-        if "trace" in facts:
-            keep(out, run, facts["trace"])
-        record(out, run, facts)
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        with turn(folder, wait=False) as ours:
+            # Looked at again: since this process began, another may have done it, or be at it.
+            ends = "" if ours and missing(out, [run]) else f", {'done' if ours else 'being done'} by another process"
+            say(f"run {number} of {len(todo)}: {run}{ends}")
+            if not ends:
+                facts = experiment.carry_out(run, budget=budget, folder=folder)
+                # Before the row: what is recorded has left its trace.
+                if "trace" in facts:
+                    keep(out, run, facts["trace"])
+                record(out, run, facts)
+            if ours:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _show(experiment: Experiment, out: Path) -> None:

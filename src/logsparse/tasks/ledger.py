@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import platform
 import re
@@ -18,6 +19,7 @@ from typing import Any
 from uuid import uuid4
 
 from logsparse.errors import DataError
+from logsparse.train.sealed import turn
 
 _FACTS = ("R0.5", "R0.9", "validation_nll", "steps", "minutes", "config")
 COLUMNS = ("task", "case", "model", "seed", *_FACTS, "version", "machine", "time")
@@ -45,40 +47,56 @@ class Run:
 
 
 def rows(folder: Path, task: str) -> list[Row]:
-    """What was recorded of this task, oldest first."""
+    """What was recorded of this task, oldest first; a run that was recorded twice counts once."""
     path = folder / f"{task}.csv"
     if not path.exists():
         return []
     try:
         with path.open(newline="", encoding="utf-8") as file:
             found = list(csv.DictReader(file))
-        whole = all(set(row) == set(COLUMNS) and None not in row.values() and _counts(row) for row in found)
-    except (UnicodeDecodeError, csv.Error):
-        whole = False
-    if not whole:
-        raise DataError(
-            f"{path} must hold whole rows of {', '.join(COLUMNS)}.",
-            got="other columns, a row that was cut, or a score or seed that is no number",
-            hint="mend it, or move it away: its runs are then done again.",
-        )
-    return found
+    except (UnicodeDecodeError, csv.Error, OSError) as error:
+        raise _refuse(path, f"what cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if not all(set(row) == set(COLUMNS) and None not in row.values() for row in found):
+        raise _refuse(path, "other columns, or a row that was cut")
+    for row in found:
+        if row["task"] != task:
+            raise _refuse(path, f"a row of {row['task'] or 'no task'}")
+        if not _counts(row):
+            raise _refuse(path, f"a score or seed that is no number from 0 on, of {row['case']}, {row['model']}")
+    first: dict[Run, Row] = {}
+    for row in found:
+        first.setdefault(run_of(row), row)
+    return list(first.values())
+
+
+def run_of(row: Row) -> Run:
+    """What it is the result of."""
+    return Run(row["task"], row["case"], row["model"], int(row["seed"]))
+
+
+def _refuse(path: Path, got: str) -> DataError:
+    return DataError(
+        f"{path} must hold whole rows of {', '.join(COLUMNS)}.",
+        got=got,
+        hint="mend it, or move it away: its runs are then done again.",
+    )
 
 
 def _counts(row: Row) -> bool:
     """Whether its figures are figures; a model of points has no R0.9, one that is not trained no loss."""
     try:
-        _ = int(row["seed"])
-        _ = [float(row[name]) for name in ("R0.5", "minutes")]
-        _ = [float(row[name] or 0) for name in ("R0.9", "validation_nll")]
+        figures = [float(row[name]) for name in ("R0.5", "minutes")] + [float(row["R0.9"] or 0)]
+        loss, seed = float(row["validation_nll"] or 0), int(row["seed"])
     except ValueError:
         return False
-    return True
+    # A seed is written in one way only: 00 would count as another run than 0.
+    return min(*figures, seed) >= 0 and all(map(math.isfinite, [*figures, loss])) and str(seed) == row["seed"]
 
 
 def missing(folder: Path, runs: Sequence[Run]) -> list[Run]:
     """Those not recorded yet, in their order."""
-    done = {(row["task"], row["case"], row["model"], row["seed"]) for run in runs for row in rows(folder, run.task)}
-    return [run for run in runs if (run.task, run.case, run.model, str(run.seed)) not in done]
+    done = {run_of(row) for task in {run.task for run in runs} for row in rows(folder, task)}
+    return [run for run in runs if run not in done]
 
 
 def best(rows: Sequence[Row]) -> Row | None:
@@ -87,31 +105,40 @@ def best(rows: Sequence[Row]) -> Row | None:
 
 
 def record(folder: Path, run: Run, facts: Mapping[str, Any]) -> None:
-    """Append a row; the file is whole at every moment, whoever else records."""
+    """Append a row, unless another process has recorded the run; the file is whole at every moment."""
     shown = {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in facts.items()}
     row = {
         "task": run.task,
         "case": run.case,
         "model": run.model,
-        "seed": run.seed,
+        "seed": str(run.seed),
         **{name: shown.get(name, "") for name in _FACTS},
         "config": json.dumps(facts["config"], sort_keys=True),
         "version": f"logsparse {version('logsparse')}",
         "machine": machine(),
         "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}",
     }
-    rows(folder, run.task)  # what is no table of results is refused, and stays
+    if not _counts({name: "" if cell is None else str(cell) for name, cell in row.items()}):
+        raise DataError(
+            "A run must end with scores that are finite numbers.",
+            got=f"R0.5 {row['R0.5']}, R0.9 {row['R0.9']}, validation_nll {row['validation_nll']} of {run}",
+            hint="look for extreme values in its data; nothing is recorded of it.",
+        )
     path = folder / f"{run.task}.csv"
-    _begin(path)
-    # In one piece at the end of the file: others that record at the same moment lose nothing.
-    with path.open("ab", buffering=0) as file:
-        end = b"" if path.read_bytes().endswith(b"\n") else b"\n"
-        file.write(end + _line(list(row.values())))
+    folder.mkdir(parents=True, exist_ok=True)
+    with turn(folder):
+        # Looked at first: what is no table of results is refused, and stays.
+        if not missing(folder, [run]):
+            return
+        _begin(path)
+        # In one piece at the end of the file: on a disk without turns, too, others lose nothing.
+        with path.open("ab", buffering=0) as file:
+            end = b"" if path.read_bytes().endswith(b"\n") else b"\n"
+            file.write(end + _line(list(row.values())))
 
 
 def _begin(path: Path) -> None:
     """A file that holds the names of the columns, unless there is one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{uuid4().hex}")
     beside.write_bytes(_line(COLUMNS))
     with suppress(FileExistsError):

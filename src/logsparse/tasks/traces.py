@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from logsparse.errors import DataError
-from logsparse.tasks.ledger import Row, Run, best
+from logsparse.tasks.ledger import Row, Run, best, run_of
 from logsparse.train.sealed import check_document, pack_document, read_file, unpack_object, write_whole
 
 Traces = Mapping[tuple[str, str], Mapping[str, Any]]
@@ -31,9 +31,9 @@ def traces(folder: Path, rows: Sequence[Row]) -> Traces:
     """Of the recorded runs that left one; of several seeds, that of the lowest validation loss."""
     left: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        if _path(folder, _run(row)).exists():
+        if _path(folder, run_of(row)).exists():
             left.setdefault((row["case"], row["model"]), []).append(row)
-    return {cell: _read(folder, _run(found)) for cell, seeds in left.items() if (found := best(seeds))}
+    return {cell: _read(folder, run_of(found)) for cell, seeds in left.items() if (found := best(seeds))}
 
 
 def plain(values: Any) -> list[Any]:
@@ -50,10 +50,6 @@ def array(values: Sequence[Any]) -> Any:
 
 def _path(folder: Path, run: Run) -> Path:
     return folder / "traces" / f"{run.folder}.json"
-
-
-def _run(row: Row) -> Run:
-    return Run(row["task"], row["case"], row["model"], int(row["seed"]))
 
 
 def _read(folder: Path, run: Run) -> Mapping[str, Any]:

@@ -93,7 +93,7 @@ def replace_files(folder: Path, blobs: Mapping[str, bytes | None]) -> None:
     each file in SAVED first (`fetch`). Killed before the switch, the old set is whole; killed after it, the new one is,
     and the next writer moves it into place.
     """
-    with _turn(folder):
+    with turn(folder):
         for place in (folder / SAVING, folder / SAVED):
             if place.is_symlink():  # a stranger's: what it leads to is not ours to move or clear
                 place.unlink()
@@ -115,18 +115,22 @@ def fetch(folder: Path, name: str, refuse: Refusal, entry: Mapping[str, Any] | N
 
 
 @contextmanager
-def _turn(folder: Path) -> Iterator[None]:
-    """Writers take turns; the turn of one that is killed ends with it."""
+def turn(folder: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Writers take turns; the turn of one that is killed ends with it. Without `wait`: whether it is ours."""
     if os.name != "posix":
-        yield
+        yield True
         return
     import fcntl
 
-    handle = os.open(folder, os.O_RDONLY)
+    handle, ours = os.open(folder, os.O_RDONLY), True
     try:
-        with suppress(OSError):  # a file system without locks: the folder has one writer at a time then
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            ours = False
+        except OSError:  # a file system without locks: the folder has one writer at a time then
+            pass
+        yield ours
     finally:
         os.close(handle)
 
