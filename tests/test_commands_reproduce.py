@@ -17,6 +17,7 @@ from logsparse.tasks import synthetic
 from logsparse.tasks.catalogue import EXPERIMENTS
 from logsparse.tasks.experiment import Experiment
 from logsparse.tasks.ledger import Run, record
+from logsparse.tasks.traces import keep
 from logsparse.train.sealed import turn
 
 
@@ -78,6 +79,32 @@ with turn(Path({str(tmp_path)!r})):
         victim.send_signal(signal.SIGKILL)
     with turn(tmp_path, wait=False) as ours:
         assert ours
+
+
+def test_a_damaged_trace_costs_its_line_of_the_figure_and_no_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
+    facts = {"R0.5": 0.1234, "R0.9": 0.05, "validation_nll": 1.0, "steps": 9, "minutes": 1.0, "config": {}}
+    curve = {"step": [1, 2], "nll": [2.0, 1.0], "validation_nll": [2.0, 1.0]}
+    runs = [Run("kernels", "traffic-c20-hourly, 1 day x 7", model) for model in ("k=1", "k=3", "k=9")]
+    for run, losses in zip(runs, (curve, {}, curve), strict=True):
+        keep(tmp_path, run, {"curve": losses})
+        record(tmp_path, run, facts)
+    damaged, odd = (tmp_path / "traces" / f"{run.folder}.json" for run in runs[:2])
+    damaged.write_text("{")
+    table = logsparse("reproduce", "kernels", "--show", "-o", tmp_path)
+    assert (table.code, table.err) == (0, "")
+    assert table.out.count("0.1234/0.0500") == 3
+    done = logsparse("reproduce", "curves", "--show", "-o", tmp_path)
+    assert done.code == 0
+    told = done.err.splitlines()
+    assert told[0].startswith(f"curves: {damaged} must hold what its run left for a figure. Got no valid JSON")
+    assert told[1].startswith(f"curves: {odd} must hold what its run left for a figure. Got content that its figure")
+    assert len(told) == 2
+    lines = [line for line in done.out.splitlines() if "traffic-c20" in line]
+    assert len(lines) == 1
+    assert " k=9 " in lines[0]
 
 
 def test_nothing_recorded_is_said_so_and_what_to_do_about_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,19 @@ def test_the_table_says_where_the_curves_end() -> None:
     assert table.lines[0][4] == "0.0000"
 
 
+CURVE = {"step": [100, 200], "nll": [2.0, 1.0], "validation_nll": [2, 1.5]}
+
+
+def test_a_curve_must_have_a_number_for_each_of_its_losses() -> None:
+    assert CURVES.fits({"curve": CURVE})
+    assert not CURVES.fits({})
+    assert not CURVES.fits({"curve": None})
+    assert not CURVES.fits({"curve": {**CURVE, "nll": [2.0]}})
+    assert not CURVES.fits({"curve": {**CURVE, "nll": [2.0, None]}})
+    assert not CURVES.fits({"curve": {name: [] for name in CURVE}})
+    assert not CURVES.fits({"curve": {"step": [100], "nll": [2.0]}})
+
+
 def test_the_runs_are_those_of_table_2(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     from logsparse.tasks import tables
 

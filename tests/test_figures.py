@@ -48,7 +48,7 @@ def test_rows_without_traces_and_sets_that_are_not_here_are_said(tmp_path: Path)
     assert state(experiment([]), tmp_path).startswith("the data are not here: `logsparse data list`")
     for run in RUNS:
         record(tmp_path, run, FACTS)
-    assert state(experiment(), tmp_path).startswith("no traces of its runs: take their rows out of")
+    assert state(experiment(), tmp_path).startswith("no traces of its runs, whose scores stay: `logsparse repro")
     assert draw(experiment(), tmp_path) is None
 
 

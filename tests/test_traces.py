@@ -1,4 +1,4 @@
-"""What a run leaves for a figure comes back as it was, names its run, and is refused when it was changed."""
+"""What a run leaves for a figure comes back as it was, names its run, and is left out when it was changed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from logsparse.errors import DataError
 from logsparse.tasks.ledger import Run, record, rows
 from logsparse.tasks.traces import array, keep, plain, traces
+from logsparse.train.sealed import pack_document
 
 FACTS = {"R0.5": 0.1, "R0.9": 0.05, "validation_nll": 1.5, "steps": 7, "minutes": 2.0, "config": {}}
 
@@ -27,7 +28,7 @@ def test_a_trace_says_whose_it_is_and_comes_back(tmp_path: Path) -> None:
     document = json.loads(path.read_text())
     assert document["run"] == {"task": "waves", "case": "x, 1 day", "model": "k=1", "seed": 2}
     assert document["version"].startswith("logsparse ")
-    assert traces(tmp_path, rows(tmp_path, "waves")) == {("x, 1 day", "k=1"): {"weights": [0.25, None]}}
+    assert traces(tmp_path, rows(tmp_path, "waves")) == ({("x, 1 day", "k=1"): {"weights": [0.25, None]}}, [])
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
@@ -35,7 +36,7 @@ def test_of_several_seeds_the_one_with_the_lowest_validation_loss_speaks_if_it_l
     for seed, loss in enumerate((3.0, 2.0)):
         done(tmp_path, Run("waves", "x", "a", seed), loss, number=seed)
     done(tmp_path, Run("waves", "x", "a", 2), 1.0)
-    assert traces(tmp_path, rows(tmp_path, "waves")) == {("x", "a"): {"number": 1}}
+    assert traces(tmp_path, rows(tmp_path, "waves")) == ({("x", "a"): {"number": 1}}, [])
 
 
 def test_arrays_keep_four_digits_and_their_holes() -> None:
@@ -50,15 +51,33 @@ def test_arrays_keep_four_digits_and_their_holes() -> None:
         (b'"run"', b"run", "no valid JSON"),
     ],
 )
-def test_a_trace_that_was_changed_is_refused(was: bytes, becomes: bytes, text: str, tmp_path: Path) -> None:
+def test_a_trace_that_was_changed_is_told_and_costs_no_other(
+    was: bytes, becomes: bytes, text: str, tmp_path: Path
+) -> None:
     path = done(tmp_path, Run("waves", "x", "a"), weights=[0.25])
+    done(tmp_path, Run("waves", "x", "b"), weights=[0.5])
     path.write_bytes(path.read_bytes().replace(was, becomes))
-    with pytest.raises(DataError, match=rf"must hold what its run left for a figure\. Got {text}.*its row in"):
-        traces(tmp_path, rows(tmp_path, "waves"))
+    whole, (error,) = traces(tmp_path, rows(tmp_path, "waves"))
+    assert whole == {("x", "b"): {"weights": [0.5]}}
+    with pytest.raises(DataError, match=rf"{path} must hold what .* Got {text}.* Hint: no score needs it; for its fig"):
+        raise error
 
 
 def test_a_trace_of_another_run_is_refused(tmp_path: Path) -> None:
     one, other = (done(tmp_path, Run("waves", "x", model), weights=[1]) for model in "ab")
     other.write_bytes(one.read_bytes())
+    _, (error,) = traces(tmp_path, rows(tmp_path, "waves"))
     with pytest.raises(DataError, match="Got that of another run"):
-        traces(tmp_path, rows(tmp_path, "waves"))
+        raise error
+
+
+def test_a_trace_that_its_figure_cannot_read_is_refused(tmp_path: Path) -> None:
+    path = done(tmp_path, Run("waves", "x", "a"), weights=[0.25])
+    document = {"run": json.loads(path.read_text())["run"]}
+    found = rows(tmp_path, "waves")
+    _, (error,) = traces(tmp_path, found, lambda trace: "curve" in trace)
+    with pytest.raises(DataError, match="Got content that its figure cannot be drawn from"):
+        raise error
+    for odd in (document, {**document, "trace": [1]}):
+        path.write_bytes(pack_document(odd))
+        assert traces(tmp_path, found)[0] == {}

@@ -102,11 +102,11 @@ def _run(experiment: Experiment, models: Sequence[str], seeds: int, budget: floa
 
 
 def _show(experiment: Experiment, out: Path) -> None:
-    from logsparse.tasks.traces import traces
-
-    found = experiment.recorded(out)
+    found, (traces, refused) = experiment.recorded(out), experiment.traced(out)
+    for error in refused:
+        say(f"{experiment.name}: {error}")
     nothing = experiment.models and not found
-    shown = [] if nothing else [table for table in experiment.tables(found, traces(out, found)) if table.lines]
+    shown = [] if nothing else [table for table in experiment.tables(found, traces) if table.lines]
     if not shown:
         say(f"{experiment.name}: nothing is recorded in {out} yet.")
     for table in shown:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,15 @@ def smooth(losses: Sequence[float]) -> Floats:
     """Mean over the tenth of all looks around each; at the ends over what is there."""
     values, half = array(losses), max(1, round(_SHARE * len(losses))) // 2
     return np.array([values[max(0, i - half) : i + half + 1].mean() for i in range(len(values))])
+
+
+def fits(trace: Mapping[str, Any]) -> bool:
+    """Whether its curve is one: as many steps as losses, at least one, all of them numbers."""
+    curve = trace.get("curve")
+    parts = [curve.get(name) if isinstance(curve, dict) else None for name in ("step", "nll", "validation_nll")]
+    if not all(isinstance(part, list) and part and len(part) == len(parts[0]) for part in parts):
+        return False
+    return all(isinstance(value, int | float) for part in parts for value in part)
 
 
 def tables(_rows: Sequence[Row], traces: Traces) -> list[Table]:
@@ -72,4 +81,5 @@ CURVES = Experiment(
     figure,
     shows="Figure 5, training curves of k = 1, 3, 9",
     tasks=("kernels",),
+    fits=fits,
 )

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from logsparse.errors import DataError
 from logsparse.tasks.ledger import Row, Run, rows
-from logsparse.tasks.traces import Traces
+from logsparse.tasks.traces import NO_TRACES, Fits, Traces, anything, traces
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,10 +50,16 @@ class Experiment:
     """What its figure is in the paper."""
     tasks: tuple[str, ...] = ()
     """Whose rows these are, where the same runs serve several experiments; none: its own."""
+    fits: Fits = anything
+    """Whether a trace has what its figure reads."""
 
     def recorded(self, folder: Path) -> list[Row]:
         """Its rows."""
         return [row for task in self.tasks or (self.name,) for row in rows(folder, task)]
+
+    def traced(self, folder: Path) -> tuple[Traces, list[DataError]]:
+        """What its runs left, and what of it cannot be used; a table without a figure needs none of it."""
+        return (NO_TRACES, []) if self.figure is None else traces(folder, self.recorded(folder), self.fits)
 
 
 def nothing_to_run(_seeds: int, _models: Sequence[str]) -> list[Run]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from logsparse.pictures import save_figure
 from logsparse.tasks.experiment import Experiment, Table
 from logsparse.tasks.ledger import Run, missing
-from logsparse.tasks.traces import traces
 
 
 def draw(experiment: Experiment, folder: Path) -> Path | None:
@@ -16,7 +15,7 @@ def draw(experiment: Experiment, folder: Path) -> Path | None:
     found = experiment.recorded(folder)
     if experiment.figure is None or (experiment.models and not found):
         return None
-    drawn = experiment.figure(found, traces(folder, found))
+    drawn = experiment.figure(found, experiment.traced(folder)[0])
     if drawn is None:
         return None
     save_figure(drawn, path(experiment, folder))
@@ -47,14 +46,15 @@ def state(experiment: Experiment, folder: Path) -> str:
     if todo:
         return f"{_count(todo, runs)} still to do: {command}"
     if not drawable(experiment, folder):
-        return f"no traces of its runs: take their rows out of the table of results, then {command}"
+        again = f"`logsparse reproduce {experiment.name} -o ANOTHER`"
+        return f"no traces of its runs, whose scores stay: {again}, copy ANOTHER/traces here, then {command}"
     return f"not drawn yet: {command}"
 
 
 def drawable(experiment: Experiment, folder: Path) -> bool:
     """Whether the recorded runs left what the figure needs."""
-    found = experiment.recorded(folder)
-    return experiment.figure is not None and experiment.figure(found, traces(folder, found)) is not None
+    found, (traces, _) = experiment.recorded(folder), experiment.traced(folder)
+    return experiment.figure is not None and experiment.figure(found, traces) is not None
 
 
 def _count(todo: list[Run], runs: list[Run]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +17,8 @@ from logsparse.train.sealed import check_document, pack_document, read_file, unp
 Traces = Mapping[tuple[str, str], Mapping[str, Any]]
 """By case and model."""
 NO_TRACES: Traces = {}
+Fits = Callable[[Mapping[str, Any]], bool]
+"""Whether a trace has what a figure reads."""
 
 
 def keep(folder: Path, run: Run, trace: Mapping[str, Any]) -> None:
@@ -27,13 +29,30 @@ def keep(folder: Path, run: Run, trace: Mapping[str, Any]) -> None:
     write_whole(path, pack_document(content, indent=None))
 
 
-def traces(folder: Path, rows: Sequence[Row]) -> Traces:
-    """Of the recorded runs that left one; of several seeds, that of the lowest validation loss."""
+def anything(_trace: Mapping[str, Any]) -> bool:
+    """For a figure that looks for its parts itself."""
+    return True
+
+
+def traces(folder: Path, rows: Sequence[Row], fits: Fits = anything) -> tuple[Traces, list[DataError]]:
+    """Of the recorded runs that left one; of several seeds, that of the lowest validation loss.
+
+    One that cannot be used is told and left out: it costs a figure one of its lines, and no score.
+    """
     left: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if _path(folder, run_of(row)).exists():
             left.setdefault((row["case"], row["model"]), []).append(row)
-    return {cell: _read(folder, run_of(found)) for cell, seeds in left.items() if (found := best(seeds))}
+    whole: dict[tuple[str, str], Mapping[str, Any]] = {}
+    refused = []
+    for cell, seeds in left.items():
+        found = best(seeds)
+        assert found is not None, "every cell has a row"
+        try:
+            whole[cell] = _read(folder, run_of(found), fits)
+        except DataError as error:
+            refused.append(error)
+    return whole, refused
 
 
 def plain(values: Any) -> list[Any]:
@@ -52,12 +71,14 @@ def _path(folder: Path, run: Run) -> Path:
     return folder / "traces" / f"{run.folder}.json"
 
 
-def _read(folder: Path, run: Run) -> Mapping[str, Any]:
+def _read(folder: Path, run: Run, fits: Fits) -> Mapping[str, Any]:
     path = _path(folder, run)
     content = check_document(path, unpack_object(path, read_file(path, _refuse), _refuse), _refuse)
     if content.get("run") != asdict(run):
         raise _refuse(path, "that of another run")
-    trace: Mapping[str, Any] = content["trace"]
+    trace = content.get("trace")
+    if not isinstance(trace, dict) or not fits(trace):
+        raise _refuse(path, "content that its figure cannot be drawn from")
     return trace
 
 
@@ -65,5 +86,5 @@ def _refuse(path: Path, reason: str) -> DataError:
     return DataError(
         f"{path} must hold what its run left for a figure.",
         got=reason,
-        hint="remove it and its row in the table of results; the run is then done again.",
+        hint=f"no score needs it; for its figure, run the same with -o ANOTHER and copy {path.name} from there.",
     )
