@@ -39,7 +39,9 @@ def test_a_saved_model_is_tested_as_it_is_with_the_columns_it_knows(place: Path,
 
 def test_a_model_is_not_tested_on_what_it_learned_unless_it_is_fitted_anew(place: Path) -> None:
     words = ["backtest", place / "model", place / "hours.csv", "--windows", 5]
-    assert "A backtest must begin after the model's training ended." in logsparse(*words).err
+    told = logsparse(*words).err
+    assert "A backtest must begin after the model's training ended." in told
+    assert "Hint: fit with until=... (`logsparse fit --until`), or test with refit=True (--refit)." in told
     assert logsparse(*words, "--refit", "--minutes", 5).code == 0
 
 

@@ -152,7 +152,42 @@ def test_a_table_of_the_paper_is_run_and_shown_beside_it(tmp_path: Path) -> None
         (["statistics", "--model", "a"], "statistics has no models to run. Got 'a'. Hint: leave --model out."),
         (["sparse", "--budget", "0"], "--budget must be a number above 0. Got 0.0."),
         (["synthetic", "--seeds", "0"], "seeds must be at least 1. Got 0."),
+        (["main", "--model", "nonsense", "--show"], "A model of main must be one of: seasonal-naive, paper,"),
+        (["--model", "paper", "--show"], "--model is for one experiment. Got 'paper' and no NAME."),
     ],
 )
 def test_a_mistake_is_one_line(words: list[str], text: str, tmp_path: Path) -> None:
     assert text in refusal("reproduce", *words, "-o", tmp_path)
+
+
+@pytest.mark.parametrize("how", [[], ["--show"]])
+def test_what_is_no_folder_of_results_is_refused(how: list[str], tmp_path: Path) -> None:
+    rule = "-o must name a folder of results. Got"
+    assert f"{rule} no letters. Hint: leave it out" in refusal("reproduce", "synthetic", *how, "-o", "")
+    file = tmp_path / "file"
+    file.touch()
+    assert f"{rule} {file}, which is a file." in refusal("reproduce", "synthetic", *how, "-o", file)
+    (tmp_path / "synthetic.csv").mkdir()
+    told = refusal("reproduce", "synthetic", *how, "-o", tmp_path)
+    assert f"{tmp_path / 'synthetic.csv'} must hold whole rows of" in told
+    assert "Got what cannot be read (Is a directory)." in told
+
+
+@pytest.mark.parametrize(
+    ("name", "lacking", "way"),
+    [
+        ("kernels", "electricity-c, traffic-c, traffic-c20-hourly", "electricity-c: run `logsparse data get"),
+        ("curves", "electricity-c, traffic-c, traffic-c20-hourly", "traffic-c20-hourly: there is no source to load it"),
+        ("attention-matrix", "traffic-c, traffic-c20-hourly", "traffic-c: run `logsparse data get traffic-c`; "),
+        ("learned-attention", "traffic-f, traffic-c20-hourly", "traffic-f: run `logsparse data get traffic-f`; "),
+    ],
+)  # fmt: skip
+def test_where_no_set_is_here_all_are_named_with_the_way_to_get_them(
+    name: str, lacking: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
+    told = refusal("reproduce", name, "-o", tmp_path / "results")
+    assert f"{name} must have a data set to run on. Got no {lacking} in {tmp_path}. Hint: " in told
+    assert way in told
+    assert told.endswith(". --show prints what is recorded.\n")
+    assert list(tmp_path.iterdir()) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -28,7 +28,7 @@ def reproduce(
         float | None, typer.Option(metavar="MINUTES", help="of training for each run [all epochs]")
     ] = None,
     seeds: Annotated[int, typer.Option(help="runs of each cell, from different seeds")] = 1,
-    out: Annotated[Path, typer.Option("-o", "--out", help="folder of the results")] = Path("results"),
+    out: Annotated[str, typer.Option("-o", "--out", metavar="<path>", help="folder of the results")] = "results",
     show: Annotated[bool, typer.Option("--show", help="only print what is recorded")] = False,
 ) -> None:
     """Repeat an experiment of the paper; stopped at any moment, the same command goes on."""
@@ -42,23 +42,42 @@ def reproduce(
             got="none" if name is None else repr(name),
             hint=suggest(name, NAMES, "or --show for what is recorded."),
         )
+    folder = _folder(out)
     whole("seeds", seeds, hint="count the runs of each cell.")
     if budget is not None:
         above_zero("--budget", budget, hint="leave it out for all epochs.")
     from logsparse.tasks.catalogue import EXPERIMENTS
 
     chosen = [EXPERIMENTS[one] for one in NAMES if name in (None, one)]
+    if model is not None and name is None:
+        raise ConfigError(
+            "--model is for one experiment.", got=f"{model!r} and no NAME", hint="name one, or leave it out."
+        )
+    models = _models(chosen[0], model)
     if not show:
-        check_writable(out, folder=True)
-        _run(chosen[0], _models(chosen[0], model), seeds, budget, out)
+        check_writable(folder, folder=True)
+        _run(chosen[0], models, seeds, budget, folder)
     for experiment in chosen:
-        _show(experiment, out)
+        _show(experiment, folder)
     if show:
         from logsparse.tasks.figures import figures
 
-        _print(figures(chosen, out))
+        _print(figures(chosen, folder))
     else:
-        _draw(chosen[0], out)
+        _draw(chosen[0], folder)
+
+
+def _folder(named: str) -> Path:
+    from logsparse.errors import ConfigError
+
+    # As text: a path of no letters would be the folder that the command is called in.
+    if not named or (Path(named).exists() and not Path(named).is_dir()):
+        raise ConfigError(
+            "-o must name a folder of results.",
+            got=f"{named}, which is a file" if named else "no letters",
+            hint="leave it out for the folder results.",
+        )
+    return Path(named)
 
 
 def _models(experiment: Experiment, asked: str | None) -> Sequence[str]:
@@ -83,7 +102,10 @@ def _run(experiment: Experiment, models: Sequence[str], seeds: int, budget: floa
     from logsparse.tasks.traces import keep
     from logsparse.train.sealed import turn
 
-    todo = missing(out, experiment.runs(seeds, models))
+    runs = experiment.runs(seeds, models)
+    if experiment.models and not runs:
+        _refuse_without_data(experiment)
+    todo = missing(out, runs)
     for number, run in enumerate(todo, start=1):
         folder = out / ".unfinished" / run.folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -99,6 +121,20 @@ def _run(experiment: Experiment, models: Sequence[str], seeds: int, budget: floa
                 record(out, run, facts)
             if ours:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _refuse_without_data(experiment: Experiment) -> NoReturn:
+    from logsparse.datasets.catalogue import named
+    from logsparse.datasets.ready import folder, how_to_get, locate
+    from logsparse.errors import DataError
+
+    lacking = [dataset for dataset in map(named, experiment.sets) if locate(dataset) is None]
+    ways = [f"{dataset.name}: {how_to_get(dataset).rstrip('.')}" for dataset in lacking]
+    raise DataError(
+        f"{experiment.name} must have a data set to run on.",
+        got=f"no {', '.join(dataset.name for dataset in lacking)} in {folder()}",
+        hint=f"{'; '.join(ways)}. --show prints what is recorded.",
+    )
 
 
 def _show(experiment: Experiment, out: Path) -> None:

@@ -81,5 +81,6 @@ CURVES = Experiment(
     figure,
     shows="Figure 5, training curves of k = 1, 3, 9",
     tasks=("kernels",),
+    sets=KERNELS_TABLE.sets,
     fits=fits,
 )

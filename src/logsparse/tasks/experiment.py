@@ -50,6 +50,8 @@ class Experiment:
     """What its figure is in the paper."""
     tasks: tuple[str, ...] = ()
     """Whose rows these are, where the same runs serve several experiments; none: its own."""
+    sets: tuple[str, ...] = ()
+    """Data sets of its runs, each of which is left out where it is not here; none: it makes its own data."""
     fits: Fits = anything
     """Whether a trace has what its figure reads."""
 

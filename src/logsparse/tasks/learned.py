@@ -138,6 +138,7 @@ LEARNED = Experiment(
     draw_layers,
     shows="Figure 2, attention learned in layers 2, 6 and 10",
     tasks=("sparse", TEN_LAYERS_TABLE.name),
+    sets=("traffic-f", *TEN_LAYERS_TABLE.sets),
 )
 MATRIX = Experiment(
     "attention-matrix",
@@ -148,4 +149,5 @@ MATRIX = Experiment(
     draw_matrix,
     shows="Figure 6, the attention matrix of a head",
     tasks=("kernels",),
+    sets=tuple(name for name in KERNELS_TABLE.sets if name.startswith("traffic")),
 )

@@ -262,7 +262,8 @@ def _pair(*scores: float | str | None, digits: int = 3) -> str:
 
 
 def _experiment(name: str) -> Experiment:
-    return Experiment(name, models_of(name), partial(_runs, name), _carry_out, partial(_tables, name))
+    sets = tuple(dict.fromkeys(case.data for case in TABLES[name][1].values()))
+    return Experiment(name, models_of(name), partial(_runs, name), _carry_out, partial(_tables, name), sets=sets)
 
 
 MAIN_TABLE, KERNELS_TABLE, SPARSE_TABLE, GRANULARITIES_TABLE, TEN_LAYERS_TABLE = map(_experiment, TABLES)
