@@ -114,6 +114,7 @@ ODD = {
     "constant": frame(series=1).with_columns(y=pl.lit(123.0)),
     "huge": frame(series=1).with_columns(y=pl.col("y") * 1e12),
     "tiny": frame(series=1).with_columns(y=pl.col("y") * 1e-12),
+    "as good as zero": frame(series=1).with_columns(y=pl.col("y") * 1e-45),
     "negative": frame(series=1).with_columns(y=-pl.col("y")),
     "one series only": frame(series=1),
     "different ends": pl.concat([frame(series=1), frame(series=1, first=1, steps=50)]),

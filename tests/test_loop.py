@@ -162,9 +162,18 @@ def test_a_loss_that_is_not_finite_stops_with_the_last_checkpoint_kept(tmp_path:
     again = training(tmp_path, epochs=2)
     with torch.no_grad():
         next(again.network.parameters()).fill_(float("nan"))
-    with pytest.raises(TrainingError, match=r"must stay finite. Got a loss of nan at step 6; the checkpoint .* Hint"):
+    with pytest.raises(
+        TrainingError, match=r"finite. Got a loss of nan with gradients of norm nan at step 6; the checkpoint .* Hint"
+    ):
         again.learn()
     assert training(tmp_path, epochs=2).step == 6
+
+
+def test_a_gradient_that_is_not_finite_is_told_beside_its_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = training()
+    monkeypatch.setattr("logsparse.train.loop.clip_gradients", lambda _weights, _limit: float("inf"))
+    with pytest.raises(TrainingError, match=r"Got a loss of \d\S+ with gradients of norm inf at step 0\. Hint: lower"):
+        run.learn()
 
 
 def test_a_run_taken_up_at_any_look_ends_with_the_same_bits(tmp_path: Path) -> None:

@@ -47,6 +47,14 @@ def test_values_that_are_not_observed_do_not_count_whatever_they_are() -> None:
     assert scale(values_BC, np.array([[True, False, False, False]])) == 3
 
 
+@pytest.mark.parametrize("kind", ["mean", "deviation"])
+def test_values_as_good_as_zero_have_a_scale_that_can_be_divided_by(kind: str) -> None:
+    values_BC = np.array([[1e-44, 3e-44], [2e-36, 2e-36], [2e-30, 4e-30]], np.float32)
+    found = scale(values_BC, np.ones((3, 2), bool), kind)
+    assert found[:2].tolist() == [1e6 * float(np.finfo(np.float32).tiny)] * 2
+    assert 0.9e-30 <= found[2] <= 3.1e-30
+
+
 histories = hnp.arrays(np.float64, 5, elements=st.floats(-100, 100).map(lambda x: round(x, 3)))
 
 

@@ -18,6 +18,8 @@ from logsparse.data.panel import Floats
 Doubles = NDArray[np.float64]
 
 _STILL = 1e-3
+# Spreads a million times smaller than the scale must be single numbers yet: values below it are as good as zero.
+_LEAST = 1e6 * float(np.finfo(np.float32).tiny)
 
 
 def centre_and_scale(values_BC: Floats, observed_BC: NDArray[np.bool_], kind: str) -> tuple[Doubles, Doubles]:
@@ -27,13 +29,17 @@ def centre_and_scale(values_BC: Floats, observed_BC: NDArray[np.bool_], kind: st
     if kind == "one-plus-mean":
         return np.zeros_like(size_B), 1 + size_B
     if kind == "mean":
-        return np.zeros_like(size_B), np.where(size_B > 0, size_B, 1.0)
+        return np.zeros_like(size_B), _divisor(size_B)
     centre_B = values_BC.sum(axis=-1, where=observed_BC, dtype=np.float64) / count_B
     away_BC = np.abs(values_BC - centre_B[..., None])
     # A history that stood still says little about how far the next step may lie, and one of few values less.
     least_B = np.maximum(_STILL, 1.0 / count_B**2) * size_B
     scale_B = np.maximum(away_BC.sum(axis=-1, where=observed_BC) / count_B, least_B)
-    return centre_B, np.where(scale_B > 0, scale_B, 1.0)
+    return centre_B, _divisor(scale_B)
+
+
+def _divisor(size_B: Doubles) -> Doubles:
+    return np.where(size_B > 0, np.maximum(size_B, _LEAST), 1.0)
 
 
 def rolling_scale(values_T: Floats, context: int) -> Doubles:

@@ -124,7 +124,7 @@ class Training:
         norm = clip_gradients(self.network.parameters(), self.train.clip)
         loss = float(self.ranks.total(total.detach()) / everywhere)
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            self._stop_at(loss)
+            self._stop_at(loss, norm)
         share = max(progress_of(self.step, self.steps), self._share_of_time())
         set_rate(self.optim, self.train.lr * schedule(self.train.schedule)(min(share, 1.0)))
         self.optim.step()
@@ -163,11 +163,11 @@ class Training:
     def _share_of_time(self) -> float:
         return 0.0 if self.train.minutes is None else self.story.seconds / (60 * self.train.minutes)
 
-    def _stop_at(self, loss: float) -> NoReturn:
+    def _stop_at(self, loss: float, norm: float) -> NoReturn:
         where = f"; the checkpoint of the last look is in {self.folder}" if self.folder and self.story.rows else ""
         raise TrainingError(
             "The loss and its gradients must stay finite.",
-            got=f"a loss of {loss:g} at step {self.step}{where}",
+            got=f"a loss of {loss:g} with gradients of norm {norm:g} at step {self.step}{where}",
             hint="lower train.lr, or look for extreme values in the data.",
         )
 
