@@ -30,7 +30,7 @@ ORDER = [
     "model.inverse_cdf", "model.likelihood", "model.network", "model.decode", "model.transformer", "model.recurrent",
     "model.kalman", "model.statespace", "model.sample", "model.attending",
     "train.optim", "train.average", "train.sealed", "train.checkpoint",
-    "train.distributed", "train.batches", "train.loop",
+    "train.distributed", "train.batches", "train.identity", "train.loop",
     "folder", "levels", "forecast", "attended", "forecaster",
     "baselines", "baselines.naive", "baselines.deepar", "baselines.deepstate", "baselines.estimate",
     "baselines.workers", "baselines.classical", "baselines.factorise", "baselines.trmf", "saved",

@@ -192,11 +192,21 @@ def test_a_run_taken_up_at_any_look_ends_with_the_same_bits(tmp_path: Path) -> N
 
 
 def test_other_settings_do_not_take_up_a_run(tmp_path: Path) -> None:
-    training(tmp_path, epochs=1).run()
+    training(tmp_path, epochs=1, minutes=5).run()
+    rule = "A run is resumed with the data and settings it was started with. Got"
     with pytest.raises(
-        TrainingError, match=r"resumed with the settings it was started with. Got another seed or other"
+        TrainingError, match=rf"{rule} seed 1 \(then 0\) in {tmp_path}\. Hint: give them as they were, or rem"
     ):
-        training(tmp_path, epochs=1, seed=1)
+        training(tmp_path, epochs=1, minutes=5, seed=1)
+    with pytest.raises(TrainingError, match=rf"{rule} another network in"):
+        training(tmp_path, epochs=1, minutes=5, model={"kernel": 2})
+    with pytest.raises(TrainingError, match=rf"{rule} other data in"):
+        training(tmp_path, epochs=1, minutes=5, panel=small.panel(seed=1))
+    with pytest.raises(
+        TrainingError, match=rf"{rule} train.minutes 9 \(then 5\) in .* \(minutes are --minutes of fit, --bud"
+    ):
+        training(tmp_path, epochs=1, minutes=9)
+    assert training(tmp_path, epochs=1, minutes=5).step == 3
 
 
 def test_of_several_seeds_the_one_with_the_lowest_validation_loss_wins() -> None:

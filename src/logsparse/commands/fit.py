@@ -87,7 +87,7 @@ def fit(
     plan = model.plan(panel)
     print_rows([("data", f"{panel.origin.layout} table: {panel}"), *_told(plan, panel)])
     folder = out.with_name(f"{out.name}.training")
-    if claim(folder, plan.config, seed, panel):
+    if claim(folder, range(seed, seed + plan.config.train.seeds)):
         say(f"going on with the training in {folder}")
     model.fit(panel, folder=folder, **meant)
     story = model.story_

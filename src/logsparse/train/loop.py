@@ -24,6 +24,7 @@ from logsparse.train.average import WeightAverage
 from logsparse.train.batches import Draws, TrainingSet
 from logsparse.train.checkpoint import exists, load, save
 from logsparse.train.distributed import Ranks
+from logsparse.train.identity import differences, identity
 from logsparse.train.optim import (
     EarlyStopping,
     clip_gradients,
@@ -81,6 +82,7 @@ class Training:
         epoch = self.draws.steps_an_epoch
         self.steps, self.look_every = train.epochs * epoch, min(train.look_every, epoch)
         self.stopping = EarlyStopping((train.patience or train.epochs) * -(-epoch // self.look_every))
+        self.identity = identity(network, data, train, seed) if folder else {}
         if folder and exists(folder, name=CHECKPOINT):
             self._resume(folder)
 
@@ -181,7 +183,7 @@ class Training:
             **_under("average", averaged),
         }
         _, stopping = self.stopping.state()
-        state = {"step": self.step, "seed": self.seed, "train": asdict(self.train), "story": asdict(self.story)}
+        state = {"step": self.step, **self.identity, "story": asdict(self.story)}
         save(
             folder, tensors, {**state, "optimiser": settings, "average": counts, "stopping": stopping}, name=CHECKPOINT
         )
@@ -191,12 +193,12 @@ class Training:
     def _resume(self, folder: Path) -> None:
         checkpoint = load(folder, name=CHECKPOINT)
         state, tensors = checkpoint.state, checkpoint.tensors
-        now = {"seed": self.seed, "train": asdict(self.train)}
-        if any(state[key] != value for key, value in now.items()):
+        if changed := differences(state, self.identity):
+            limit = " (minutes are --minutes of fit, --budget of reproduce)" if "minutes" in str(changed) else ""
             raise TrainingError(
-                "A run is resumed with the settings it was started with.",
-                got=f"another seed or other settings than those in {folder}",
-                hint="give another folder, or remove this one.",
+                "A run is resumed with the data and settings it was started with.",
+                got=f"{', '.join(changed)} in {folder}",
+                hint=f"give them as they were{limit}, or remove the folder to begin anew.",
             )
         self.network.load_state_dict(_below("weights", tensors))
         self.best = _below("best", tensors)
