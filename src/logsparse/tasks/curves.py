@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MODELS = {"k=1": "#c8553d", "k=3": "#3a8f4d", "k=9": "#1f6fb2"}
+PARTS = ("step", "nll", "validation_nll")
 # Of all looks, those that one point of the smooth curve is the mean of.
 _SHARE = 0.1
 
@@ -31,7 +32,7 @@ def smooth(losses: Sequence[float]) -> Floats:
 def fits(trace: Mapping[str, Any]) -> bool:
     """Whether its curve is one: as many steps as losses, at least one, all of them numbers."""
     curve = trace.get("curve")
-    parts = [curve.get(name) if isinstance(curve, dict) else None for name in ("step", "nll", "validation_nll")]
+    parts: list[Any] = [curve.get(name) if isinstance(curve, dict) else None for name in PARTS]
     if not all(isinstance(part, list) and part and len(part) == len(parts[0]) for part in parts):
         return False
     return all(isinstance(value, int | float) for part in parts for value in part)
