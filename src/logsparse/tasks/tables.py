@@ -69,7 +69,7 @@ def solar_fine(*, sparse: bool = True, conv: bool = True, context: int = 1008) -
 
 def traffic_stand_in(days: int, kernel: int) -> Config:
     """The paper's settings for traffic-c."""
-    return _one_pass(presets.traffic_c(days, kernel), windows=32_000)
+    return _one_pass(presets.traffic_c(days, kernel), windows=128_000)
 
 
 def ten_layers() -> Config:
