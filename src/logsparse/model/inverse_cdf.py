@@ -82,7 +82,7 @@ def student_t_quantile(uniform: Tensor, df: Tensor) -> Tensor:
     """Quantile of the standard Student-t law for df from 2 to 1,000: the normal one, stretched.
 
     The logarithm of the stretch is a smooth surface over the normal deviate and 1 / df, so a product of few polynomials
-    tells it, some fifty times as fast as the exact function does.
+    tells it, in a fraction of the exact function's time (docs/LOG.md).
     """
     p = uniform.double()
     deviate = -torch.special.ndtri(torch.minimum(p, 1 - p))
