@@ -63,6 +63,43 @@ def test_the_matrix_is_shown_whole_under_its_window(tmp_path: Path) -> None:
     assert (tmp_path / "matrix.svg").stat().st_size < 300_000
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"window": None},
+        {"window": {**WINDOW, "context": LENGTH}},
+        {"window": {**WINDOW, "values": [None] * LENGTH + [1.0]}},
+        {"window": {**WINDOW, "times": [*TIMES[:-1], "noon"]}},
+        {"window": {**WINDOW, "times": [*TIMES[:-1], 7]}},
+        {"window": {name: part for name, part in WINDOW.items() if name != "series"}},
+    ],
+)
+def test_a_trace_whose_window_cannot_be_drawn_does_not_fit(odd: dict[str, Any]) -> None:
+    whole = TRACES[CASE, "full-length"], TRACES[CASE, "k=1"]
+    for experiment, trace in zip((LEARNED, MATRIX), whole, strict=True):
+        assert experiment.fits(trace)
+        assert not experiment.fits({**trace, **odd})
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [None, [], [7], [{**LAYERS[0], "layer": 3}], [{**LAYERS[0], "head": "first"}], [{**LAYERS[0], "weights": [0.5]}]],
+)
+def test_a_trace_whose_layers_cannot_be_drawn_does_not_fit(layers: Any) -> None:
+    assert not LEARNED.fits({"window": WINDOW, "layers": layers})
+
+
+@pytest.mark.parametrize("rows", [None, [[1.0]], [[1.0]] * LENGTH])
+def test_a_trace_whose_matrix_is_not_of_its_window_does_not_fit(rows: Any) -> None:
+    assert not MATRIX.fits({"window": WINDOW, "matrix": {"head": 7, "weights": rows}})
+    assert not MATRIX.fits({"window": WINDOW, "matrix": rows})
+
+
+def test_traces_of_runs_that_are_not_looked_at_fit_all_the_same() -> None:
+    assert LEARNED.fits({"curve": {}})
+    assert MATRIX.fits({"curve": {}})
+
+
 def test_without_traces_there_is_no_figure() -> None:
     assert LEARNED.figure is not None
     assert MATRIX.figure is not None

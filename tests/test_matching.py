@@ -71,6 +71,25 @@ def test_the_figure_shows_the_window_and_the_weights_of_both(facts: dict[str, An
     assert MATCHING.figure([], {}) is None
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"values": [1.0]},
+        {"weights": [None] * CONTEXT},
+        {"tops": [0.5]},
+        {"spikes": [LENGTH]},
+        {"spikes": None},
+        {"shares": {"tops": 0.5}},
+        {"shares": [0.5, 0.5]},
+        {"head": "first"},
+        {"counted": None},
+    ],
+)
+def test_a_trace_that_cannot_be_drawn_does_not_fit(odd: dict[str, Any], facts: dict[str, Any]) -> None:
+    assert MATCHING.fits(facts["trace"])
+    assert not MATCHING.fits({**facts["trace"], **odd})
+
+
 def test_the_table_says_what_tops_and_spikes_get(facts: dict[str, Any]) -> None:
     rows = [{**dict.fromkeys(COLUMNS, ""), "model": model, "R0.5": "0.2"} for model in ("k=1", "k=6")]
     trace = {**facts["trace"], "shares": {"tops": 0.5, "spikes": 0.125}}

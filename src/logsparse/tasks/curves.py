@@ -12,7 +12,7 @@ from logsparse.pictures import new_panels
 from logsparse.tasks.experiment import Experiment, Table
 from logsparse.tasks.ledger import Row
 from logsparse.tasks.tables import KERNELS_TABLE, TABLES
-from logsparse.tasks.traces import Traces, array
+from logsparse.tasks.traces import Traces, are_numbers, array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,10 +32,9 @@ def smooth(losses: Sequence[float]) -> Floats:
 def fits(trace: Mapping[str, Any]) -> bool:
     """Whether its curve is one: as many steps as losses, at least one, all of them numbers."""
     curve = trace.get("curve")
-    parts: list[Any] = [curve.get(name) if isinstance(curve, dict) else None for name in PARTS]
-    if not all(isinstance(part, list) and part and len(part) == len(parts[0]) for part in parts):
+    if not isinstance(curve, dict) or not are_numbers(curve.get("step")):
         return False
-    return all(isinstance(value, int | float) for part in parts for value in part)
+    return all(are_numbers(curve.get(name), len(curve["step"])) for name in PARTS)
 
 
 def tables(_rows: Sequence[Row], traces: Traces) -> list[Table]:

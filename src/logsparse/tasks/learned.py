@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
+from logsparse.checks import is_whole
 from logsparse.data.panel import Floats
 from logsparse.pictures import START, draw_attention_matrix, new_panels
 from logsparse.tasks.experiment import Experiment, Table
 from logsparse.tasks.heads import whole_matrix
 from logsparse.tasks.ledger import Row, Run
 from logsparse.tasks.tables import KERNELS_TABLE, SPARSE_TABLE, TEN_LAYERS_TABLE
-from logsparse.tasks.traces import Traces, array
+from logsparse.tasks.traces import Traces, are_numbers, array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,7 +79,51 @@ def draw_matrix(_rows: Sequence[Row], traces: Traces) -> Figure | None:
     )
 
 
-def _times(window: Any) -> Any:
+def layers_fit(trace: Mapping[str, Any]) -> bool:
+    """Whether its layers, if it has any, are some of those shown, each with a weight for every step of its window."""
+    if "layers" not in trace:
+        return True
+    window, layers = trace.get("window"), trace["layers"]
+    if not (_is_window(window) and isinstance(layers, list) and layers):
+        return False
+    return all(_is_head(layer) and layer.get("layer") in COLOURS
+               and are_numbers(layer.get("weights"), len(window["values"])) for layer in layers)  # fmt: skip
+
+
+def matrix_fits(trace: Mapping[str, Any]) -> bool:
+    """Whether its matrix, if it has one, has a row for every step of its window, up to that step."""
+    if "matrix" not in trace:
+        return True
+    window, matrix = trace.get("window"), trace["matrix"]
+    if not (_is_window(window) and _is_head(matrix)):
+        return False
+    rows = matrix.get("weights")
+    if not isinstance(rows, list) or len(rows) != len(window["values"]):
+        return False
+    return all(are_numbers(row, position + 1) for position, row in enumerate(rows))
+
+
+def _is_head(found: Any) -> bool:
+    return isinstance(found, dict) and is_whole(found.get("head")) and found["head"] >= 0
+
+
+def _is_window(window: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Whether it has a time for every value, and a start of the forecast among them."""
+    if not isinstance(window, dict) or not are_numbers(window.get("values"), holes=True):
+        return False
+    times: Any = window.get("times")
+    context: Any = window.get("context")
+    length = len(window["values"])
+    if not isinstance(times, list) or {type(time) for time in times} not in ({str}, {int}):
+        return False
+    try:
+        _times(window)
+    except (ValueError, OverflowError):
+        return False
+    return len(times) == length and is_whole(context) and 0 < context < length and "series" in window
+
+
+def _times(window: Mapping[str, Any]) -> Any:
     times = window["times"]
     return np.array(times, "datetime64[m]") if isinstance(times[0], str) else np.array(times)
 
@@ -139,6 +184,7 @@ LEARNED = Experiment(
     shows="Figure 2, attention learned in layers 2, 6 and 10",
     tasks=("sparse", TEN_LAYERS_TABLE.name),
     sets=("traffic-f", *TEN_LAYERS_TABLE.sets),
+    fits=layers_fit,
 )
 MATRIX = Experiment(
     "attention-matrix",
@@ -150,4 +196,5 @@ MATRIX = Experiment(
     shows="Figure 6, the attention matrix of a head",
     tasks=("kernels",),
     sets=tuple(name for name in KERNELS_TABLE.sets if name.startswith("traffic")),
+    fits=matrix_fits,
 )

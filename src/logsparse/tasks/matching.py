@@ -6,13 +6,14 @@ six steps can. Whether training uses that, the table says: weights over many ser
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from logsparse.backtesting import backtest
+from logsparse.checks import is_whole
 from logsparse.config import Config, ModelConfig, TrainConfig
 from logsparse.data.panel import Floats
 from logsparse.forecaster import LogSparse
@@ -22,7 +23,7 @@ from logsparse.tasks.experiment import Experiment, Table
 from logsparse.tasks.heads import chosen
 from logsparse.tasks.ledger import Row, Run, best
 from logsparse.tasks.shapes import CONTEXT, HORIZON, SHAPE, Bools, Shapes, sets
-from logsparse.tasks.traces import Traces, array, plain
+from logsparse.tasks.traces import Traces, are_numbers, are_places, array, plain
 from logsparse.tasks.trained import facts_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ COLOURS = {"k=1": TRUTH, "k=6": "#1f6fb2"}
 MODELS = tuple(COLOURS)
 # Series whose weights are counted together.
 COUNTED = 50
+MARKS = ("tops", "spikes")
 
 
 def runs(seeds: int, models: Sequence[str]) -> list[Run]:
@@ -89,7 +91,7 @@ def look(model: LogSparse, test: Shapes) -> dict[str, Any]:
     earlier_SX[:, CONTEXT - SHAPE :] = False
     shares = {
         name: float(np.mean([_share(weights_J, marks_SX[s]) for s, weights_J in enumerate(looks)]))
-        for name, marks_SX in (("tops", earlier_SX), ("spikes", test.spikes_SX))
+        for name, marks_SX in zip(MARKS, (earlier_SX, test.spikes_SX), strict=True)
     }
     marks = {"tops": np.flatnonzero(earlier_SX[0]).tolist(), "spikes": np.flatnonzero(test.spikes_SX[0]).tolist()}
     return {"values": plain(test.panel[0]), "head": head, "weights": plain(read_last(first.weights)), **marks} | {
@@ -109,13 +111,26 @@ def _share(weights_J: Floats, marked_X: Bools) -> float:
     return float(read_last(weights_J)[near].sum())
 
 
+def fits(trace: Mapping[str, Any]) -> bool:
+    """Whether it has a window with its tops and spikes, a weight for every step of the history, and both shares."""
+    shares = trace.get("shares")
+    return (
+        are_numbers(trace.get("values"), CONTEXT + HORIZON)
+        and are_numbers(trace.get("weights"), CONTEXT)
+        and all(are_places(trace.get(name), CONTEXT + HORIZON) for name in MARKS)
+        and isinstance(shares, dict)
+        and are_numbers([shares.get(name) for name in MARKS])
+        and all(is_whole(trace.get(name)) for name in ("head", "counted"))
+    )
+
+
 def tables(rows: Sequence[Row], traces: Traces) -> list[Table]:
     """How much each kernel gives to the earlier tops and to the spikes."""
     lines = []
     for model in MODELS:
         row, trace = best([row for row in rows if row["model"] == model]), traces.get((CASE, model))
         if row is not None:
-            shares = [f"{trace['shares'][name]:.3f}" if trace else "-" for name in ("tops", "spikes")]
+            shares = [f"{trace['shares'][name]:.3f}" if trace else "-" for name in MARKS]
             lines.append([model, f"{float(row['R0.5']):.4f}", *shares, str(trace["counted"]) if trace else "-"])
     head = ["model", "R0.5", "weight on earlier tops", "weight on spikes", "series"]
     return [Table("Figure 1, what a query at the top of a shape attends to", head, lines)]
@@ -158,4 +173,5 @@ MATCHING = Experiment(
     tables,
     figure,
     shows="Figure 1, what k = 1 and k = 6 attend to",
+    fits=fits,
 )

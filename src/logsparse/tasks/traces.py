@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from logsparse.checks import is_number, is_whole
 from logsparse.errors import DataError
 from logsparse.tasks.ledger import Row, Run, best, run_of
 from logsparse.train.sealed import check_document, pack_document, read_file, unpack_object, write_whole
@@ -65,6 +66,18 @@ def plain(values: Any) -> list[Any]:
 def array(values: Sequence[Any]) -> Any:
     """What `plain` was given."""
     return np.array(values, float)
+
+
+def are_numbers(values: Any, count: int | None = None, *, holes: bool = False) -> bool:
+    """Whether it is a list of numbers, at least one or `count` of them, among which None may stand for a hole."""
+    if not isinstance(values, list) or (len(values) == 0 if count is None else len(values) != count):
+        return False
+    return all(is_number(value) or (holes and value is None) for value in values)
+
+
+def are_places(values: Any, below: int) -> bool:
+    """Whether it is a list of whole numbers from 0 on, all of them below this one; there may be none."""
+    return isinstance(values, list) and all(is_whole(value) and 0 <= value < below for value in values)
 
 
 def _path(folder: Path, run: Run) -> Path:
