@@ -16,8 +16,12 @@ def row(task: str, case: str, model: str, error: float, **facts: str) -> Row:
 
 
 def lines(*rows: Row) -> list[list[str]]:
-    (table,) = CLAIMS_TABLE.tables(rows, {})
-    return table.lines
+    found = CLAIMS_TABLE.tables(rows, {})
+    return found[1].lines if found else []
+
+
+def sentences(*rows: Row) -> dict[str, str]:
+    return dict(CLAIMS_TABLE.tables(rows, {})[0].lines)
 
 
 def test_every_claim_is_about_models_of_its_tables() -> None:
@@ -61,3 +65,24 @@ def test_in_the_synthetic_study_the_mean_of_the_seeds_meets_the_best_deepar() ->
     (line,) = lines(*seeds)
     pair = ["synthetic, t0=96", "transformer / deepar-80", "0.0200 / 0.0100", "no"]
     assert line == ["the Transformer beats DeepAR", *pair, "-", "-", "the best of 2 sizes of DeepAR"]
+
+
+def test_each_claim_is_told_in_a_sentence_with_its_figures() -> None:
+    errors = {"k=1": 0.2, "k=2": 0.15, "k=3": 0.2, "k=9": 0.21}
+    found = sentences(*(row("kernels", TRAFFIC, model, error) for model, error in errors.items()))
+    assert set(found) == {claim.says for claim in CLAIMS}
+    assert found["convolution helps"] == (
+        "in part: holds in 1 of 3 comparisons, R0.5 differs by -25 to +5 %, in the median +0 %"
+    )
+    assert found["the Transformer beats DeepAR"] == "not run yet"
+
+
+@pytest.mark.parametrize(("error", "word"), [(0.15, "confirmed"), (0.25, "not confirmed"), (0.2, "not confirmed")])
+def test_a_claim_is_confirmed_where_every_comparison_says_so(error: float, word: str) -> None:
+    found = sentences(row("kernels", TRAFFIC, "k=1", 0.2), row("kernels", TRAFFIC, "k=9", error))
+    assert found["convolution helps"].startswith(f"{word}: holds in ")
+
+
+def test_errors_of_zero_compare_with_nothing() -> None:
+    found = sentences(row("kernels", TRAFFIC, "k=1", 0), row("kernels", TRAFFIC, "k=9", 0))
+    assert found["convolution helps"] == "not run yet"

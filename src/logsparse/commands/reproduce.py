@@ -62,7 +62,8 @@ def reproduce(
     if show:
         from logsparse.tasks.figures import figures
 
-        _print(figures(chosen, folder))
+        if (table := figures(chosen, folder)).lines:
+            _print(table)
     else:
         _draw(chosen[0], folder)
 

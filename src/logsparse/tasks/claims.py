@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from logsparse.tasks.experiment import Experiment, Table, never, nothing_to_run
 from logsparse.tasks.ledger import Row, best
@@ -18,6 +19,7 @@ _CONVOLVED = [(f"{kind}+conv{constraint}", f"{kind}{constraint}")
               for kind, constraint in (("full", "-memory"), ("full", "-length"), ("sparse", ""))]  # fmt: skip
 
 Pair = tuple[str, str]
+Errors = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,56 @@ CLAIMS = (
 _HEAD = ["claim", "case", "models", "here", "holds here", "paper", "holds there", "note"]
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """R0.5 of the better and the worse model of a claim, on one set."""
+
+    claim: Claim
+    case: str
+    pair: Pair
+    here: Errors
+    there: Errors | None
+    note: str
+
+    def line(self) -> list[str]:
+        """For a person."""
+        told = (
+            [f"{self.there[0]:.3f} / {self.there[1]:.3f}", self.claim.holds(*self.there)] if self.there else ["-"] * 2
+        )
+        ours = [f"{self.here[0]:.4f} / {self.here[1]:.4f}", self.claim.holds(*self.here)]
+        return [self.claim.says, self.case, " / ".join(self.pair), *ours, *told, self.note]
+
+
 def tables(rows: Sequence[Row], _traces: Traces) -> list[Table]:
-    """R0.5 of both models here and in the paper, and whether the claim holds; only where both models have run."""
-    lines = [line for claim in CLAIMS for line in _lines(claim, rows)]
-    lines += list(_synthetic_lines(CLAIMS[-1], [row for row in rows if row["task"] == SYNTHETIC.name]))
-    return [Table(f"Claims of the paper, R0.5 (about equal: within {100 * _EQUAL:g} %)", _HEAD, lines)]
+    """What became of each claim, and the comparisons behind it; only of pairs of which both models have run."""
+    found = [comparison for claim in CLAIMS for comparison in _comparisons(claim, rows)]
+    found += list(_synthetic(CLAIMS[-1], [row for row in rows if row["task"] == SYNTHETIC.name]))
+    if not found:
+        return []
+    sentences = [[claim.says, verdict([one for one in found if one.claim is claim])] for claim in CLAIMS]
+    lines = [comparison.line() for comparison in found]
+    return [
+        Table("Claims of the paper, each in a sentence", ["claim", "here"], sentences),
+        Table(f"Claims of the paper, R0.5 (about equal: within {100 * _EQUAL:g} %)", _HEAD, lines),
+    ]
 
 
-def _lines(claim: Claim, rows: Sequence[Row]) -> Iterator[list[str]]:
+def verdict(comparisons: Sequence[Comparison]) -> str:
+    """In how many comparisons it holds here, and by how much the error differs."""
+    words = [one.claim.holds(*one.here) for one in comparisons]
+    count = sum(word != "-" for word in words)
+    if not count:
+        return "not run yet"
+    held = words.count("yes")
+    result = "confirmed" if held == count else "in part" if held else "not confirmed"
+    changes = sorted(100 * (one.here[0] / one.here[1] - 1) for one in comparisons if one.here[1])
+    apart = f"{median(changes):+.0f} %"
+    if count > 1:
+        apart = f"{changes[0]:+.0f} to {changes[-1]:+.0f} %, in the median {apart}"
+    return f"{result}: holds in {held} of {count} comparisons, R0.5 differs by {apart}"
+
+
+def _comparisons(claim: Claim, rows: Sequence[Row]) -> Iterator[Comparison]:
     for task, pairs in claim.pairs.items():
         _, cases, published = TABLES[task]
         for title, case in cases.items():
@@ -75,7 +119,7 @@ def _lines(claim: Claim, rows: Sequence[Row]) -> Iterator[list[str]]:
                 here = (ours[better], ours[worse])
                 there = (theirs[better][0], theirs[worse][0]) if {better, worse} <= set(theirs) else None
                 if here[0] is not None and here[1] is not None:
-                    yield _line(claim, title, (better, worse), (here[0], here[1]), there, note)
+                    yield Comparison(claim, title, (better, worse), (here[0], here[1]), there, note)
 
 
 def _error(rows: Sequence[Row], task: str, case: str, model: str) -> float | None:
@@ -83,7 +127,7 @@ def _error(rows: Sequence[Row], task: str, case: str, model: str) -> float | Non
     return float(found["R0.5"]) if found else None
 
 
-def _synthetic_lines(claim: Claim, rows: Sequence[Row]) -> Iterator[list[str]]:
+def _synthetic(claim: Claim, rows: Sequence[Row]) -> Iterator[Comparison]:
     """The Transformer against the best DeepAR of each length of the history; the paper shows a curve, no numbers."""
     (_, *models), lines = table(rows)
     for t0, *cells in lines:
@@ -92,17 +136,8 @@ def _synthetic_lines(claim: Claim, rows: Sequence[Row]) -> Iterator[list[str]]:
         if TRANSFORMER in found and others:
             rival = min(others, key=lambda model: found[model])
             note = f"the best of {len(others)} sizes of DeepAR"
-            yield _line(
-                claim, f"synthetic, t0={t0}", (TRANSFORMER, rival), (found[TRANSFORMER], found[rival]), None, note
-            )
-
-
-def _line(
-    claim: Claim, case: str, pair: Pair, here: tuple[float, float], there: tuple[float, float] | None, note: str
-) -> list[str]:
-    told = [f"{there[0]:.3f} / {there[1]:.3f}", claim.holds(*there)] if there else ["-", "-"]
-    ours = [f"{here[0]:.4f} / {here[1]:.4f}", claim.holds(*here)]
-    return [claim.says, case, " / ".join(pair), *ours, *told, note]
+            here = (found[TRANSFORMER], found[rival])
+            yield Comparison(claim, f"synthetic, t0={t0}", (TRANSFORMER, rival), here, None, note)
 
 
 CLAIMS_TABLE = Experiment(
