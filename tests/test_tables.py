@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from logsparse.attention.pattern import full
 from logsparse.tasks import tables
 from logsparse.tasks.ledger import COLUMNS, Row, Run
 from logsparse.tasks.published import SPARSE
@@ -45,6 +46,15 @@ def test_sparse_and_full_models_have_the_lengths_and_cells_that_the_paper_tells(
     assert found["sparse+conv"] == (1152, 6)
     assert found["full-memory"] == (384, 1)
     assert len(stand_in["sparse"]().model.patterns[0].distances(1152)) == 128
+
+
+def test_models_that_are_compared_are_trained_alike_and_differ_in_what_they_are_compared_by() -> None:
+    for name in ("kernels", "sparse"):
+        for title, case in TABLES[name][1].items():
+            configs = [make() for make in case.configs.values()]
+            assert len({config.train for config in configs}) == 1, title
+            alike = [replace(one, context=1, model=replace(one.model, kernel=1, patterns=(full(),))) for one in configs]
+            assert len({str(config) for config in alike}) == 1, title
 
 
 def test_a_missing_set_has_no_runs_and_is_shown_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
