@@ -63,6 +63,15 @@ def test_a_set_that_differs_is_told_and_ends_with_code_1(
     assert "electricity-c: not here" in everything
 
 
+def test_a_file_that_cannot_be_read_costs_no_other_set(kept: Path, tmp_path: Path) -> None:
+    run("get", "m4-hourly", "--from", laid(tmp_path / "m4", HOURLY))
+    (kept / "etth1.parquet").write_bytes(b"")
+    output = run("check", code=1)
+    assert f"etth1: CANNOT BE READ\n  {kept / 'etth1.parquet'} must hold the data set etth1." in output
+    assert "m4-hourly: agrees with the paper's table" in output
+    assert "electricity-c: not here" in output
+
+
 def test_the_shared_sets_agree(shared_data: Path) -> None:
     assert shared_data
     output = run("check")

@@ -107,6 +107,19 @@ def test_a_damaged_trace_costs_its_line_of_the_figure_and_no_table(
     assert " k=9 " in lines[0]
 
 
+def test_results_that_cannot_be_read_are_told_once_and_cost_no_other_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
+    facts = {"R0.5": 0.1234, "R0.9": 0.05, "validation_nll": 1.0, "steps": 9, "minutes": 1.0, "config": {}}
+    record(tmp_path, Run("granularities", "solar, 1 day x 7", "paper"), facts)
+    (tmp_path / "kernels.csv").write_text("a,b\n")
+    done = logsparse("reproduce", "--show", "-o", tmp_path)
+    assert done.code == 2
+    assert done.err.count("kernels.csv must hold whole rows of") == 1
+    assert "0.1234/0.0500" in done.out
+
+
 def test_nothing_recorded_is_said_so_and_what_to_do_about_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
     done = logsparse("reproduce", "--show", "-o", tmp_path)
@@ -158,6 +171,13 @@ def test_a_table_of_the_paper_is_run_and_shown_beside_it(tmp_path: Path) -> None
 )
 def test_a_mistake_is_one_line(words: list[str], text: str, tmp_path: Path) -> None:
     assert text in refusal("reproduce", *words, "-o", tmp_path)
+
+
+@pytest.mark.parametrize("nothing", ["", " , "])
+def test_no_model_is_not_all_models(nothing: str, tmp_path: Path) -> None:
+    told = refusal("reproduce", "synthetic", "--model", nothing, "-o", tmp_path)
+    assert "A model of synthetic must be one of: transformer, deepar-20" in told
+    assert "Got ''." in told
 
 
 @pytest.mark.parametrize("how", [[], ["--show"]])

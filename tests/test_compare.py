@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 
 from logsparse.data.frame import to_panel
 from logsparse.datasets.catalogue import DATASETS, DataSet, named
-from logsparse.datasets.compare import check, compare
+from logsparse.datasets.compare import check, checked, compare
 from logsparse.datasets.ready import locate
 from logsparse.datasets.record import note
+from logsparse.errors import DataError
 
 SMALL = DataSet("small", (48,), 2, "h", ("2024-01-01 00:00", "2024-01-02 23:00"))
 SPAN = "2024-01-01 to 2024-01-02 23:00"
@@ -42,11 +44,29 @@ def test_what_differs_is_told(table: pl.DataFrame, said: list[str]) -> None:
 
 def test_either_count_of_steps_will_do_and_both_are_told() -> None:
     gap = frame(72).filter(pl.int_range(pl.len()).is_between(10, 33).not_())
-    longer = DataSet("small", (48,), 2, "h")
+    longer = DataSet("small", (48,), 2, "h", gaps=24)
     finding = compare(longer, to_panel(gap))[0]
     assert (finding.here, finding.agrees) == ("72 on the calendar, 48 observed", True)
-    assert compare(DataSet("small", (72,), 2, "h"), to_panel(gap))[0].agrees
-    assert not compare(DataSet("small", (71,), 2, "h"), to_panel(gap))[0].agrees
+    assert compare(replace(longer, lengths=(72,)), to_panel(gap))[0].agrees
+    assert not compare(replace(longer, lengths=(71,)), to_panel(gap))[0].agrees
+
+
+@pytest.mark.parametrize("lengths", [(48,), (72,)])
+def test_a_set_with_more_or_fewer_gaps_than_its_source_leaves_is_another_one(lengths: tuple[int]) -> None:
+    gap = to_panel(frame(72).filter(pl.int_range(pl.len()).is_between(10, 33).not_()))
+    for gaps in (0, 23, 25):
+        assert not compare(DataSet("small", lengths, 2, "h", gaps=gaps), gap)[0].agrees
+
+
+def test_a_set_that_is_not_what_it_must_be_gives_no_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
+    late = frame(48).with_columns(pl.col("ds").dt.offset_by("-7y"))
+    late.write_parquet(tmp_path / "etth1.parquet")
+    text = r"etth1.parquet must be the data set etth1\. Got T = 48 where 17420 is known, M = 2 where 7 is known, span"
+    with pytest.raises(DataError, match=text):
+        checked("etth1")
+    with pytest.raises(DataError, match=r"Hint: `logsparse data check etth1` tells more; move it away: "):
+        checked("etth1")
 
 
 def test_many_lengths_are_told_by_their_ends() -> None:

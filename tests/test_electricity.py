@@ -66,6 +66,20 @@ def test_quarters_stay_as_they_are_with_the_zeros_before_a_customer_s_first_day(
     assert quarters["MT_001"][0] == 0
 
 
+@pytest.mark.parametrize("fine", [False, True])
+def test_a_mark_in_front_and_blank_lines_behind_change_nothing(fine: bool, values: Doubles, tmp_path: Path) -> None:
+    text = electricity(FIRST, values)
+    marked = read(b"\xef\xbb\xbf" + text + b"\r\n\n  \n", tmp_path / "marked", fine=fine)
+    assert marked.equals(read(text, tmp_path / "plain", fine=fine))
+
+
+@pytest.mark.parametrize("fine", [False, True])
+def test_a_file_without_rows_is_refused(fine: bool, values: Doubles, tmp_path: Path) -> None:
+    header = electricity(FIRST, values).partition(b"\n")[0] + b"\n"
+    with pytest.raises(DataError, match=r"LD2011_2014.txt must .* Got no row below the customers\. Hint: "):
+        read(header, tmp_path, fine=fine)
+
+
 def test_the_paper_s_spans_have_the_paper_s_lengths() -> None:
     hours = (named("electricity-c").last - named("electricity-c").first).total_seconds() / 3600 + 1
     quarters = (named("electricity-f").last - named("electricity-f").first).total_seconds() / 900 + 1
@@ -77,10 +91,14 @@ def test_the_paper_s_spans_have_the_paper_s_lengths() -> None:
     [
         (b'"";"MT_001"', b'"ds","MT_001"', "a first line that begins .* instead of the customers MT_001, MT_002"),
         (b'"2011-01-01 05:15:00";0;', b'"2011-01-01 05:15:00";;', "an empty cell in the row of 2011-01-01 05:15:00"),
-        (b'"2011-01-01 05:15:00"', b'"01.01.2011 05:15"', "lines that polars reports as: .*failed"),
+        (b'"2011-01-01 05:15:00"', b'"01.01.2011 05:15"', "lines that cannot be read like its others .*failed"),
         (b'"2011-01-01 05:15:00"', b'"2011-01-01 07:15:00"', "other than four quarters, .* from 2011-01-01 05:00:00"),
         (b'"2011-01-01 05:15:00"', b'"2011-01-01 05:30:00"', "other than four quarters, each once, in the hour from"),
-        (b'"2011-01-01 05:15:00";0;', b'"2011-01-01 05:15:00";x;', "lines that polars reports as: could not parse"),
+        (
+            b'"2011-01-01 05:15:00";0;',
+            b'"2011-01-01 05:15:00";x;',
+            r"lines that cannot be read like its others \(could not parse",
+        ),
     ],
 )
 def test_a_file_that_is_not_the_original_is_refused_with_the_place(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from logsparse.pictures import new_figure
 from logsparse.tasks.experiment import Experiment, Table, never, nothing_to_run
-from logsparse.tasks.figures import draw, figures, state
+from logsparse.tasks.figures import draw, figures, state, without
 from logsparse.tasks.ledger import Row, Run, record
 from logsparse.tasks.traces import Traces, keep
 
@@ -44,6 +45,18 @@ def test_a_figure_is_listed_from_its_first_run_to_its_picture(tmp_path: Path) ->
     assert state(experiment(), tmp_path) == f"not drawn yet: {command}"
 
 
+def test_a_figure_says_which_of_its_recorded_runs_it_cannot_show(tmp_path: Path) -> None:
+    shown = replace(experiment(), fits=lambda trace: "weights" in trace)
+    for run in RUNS:
+        keep(tmp_path, run, {"weights": [1]})
+        record(tmp_path, run, FACTS)
+    draw(shown, tmp_path)
+    assert state(shown, tmp_path) == str(tmp_path / "waves.svg")
+    (tmp_path / "traces" / f"{RUNS[1].folder}.json").unlink()
+    assert without(shown, tmp_path) == ", without b, of which there is no trace"
+    assert state(shown, tmp_path) == f"{tmp_path / 'waves.svg'}, without b, of which there is no trace"
+
+
 def test_rows_without_traces_and_sets_that_are_not_here_are_said(tmp_path: Path) -> None:
     assert state(experiment([]), tmp_path).startswith("the data are not here: `logsparse data list`")
     for run in RUNS:
@@ -58,6 +71,11 @@ def test_the_list_has_experiments_with_a_figure_in_the_order_of_the_paper(tmp_pa
     found = figures([experiment(), early, table], tmp_path)
     assert [line[1] for line in found.lines] == ["Figure 1, early", "Figure 9, waves"]
     assert draw(table, tmp_path) is None
+
+
+def test_a_figure_whose_results_cannot_be_read_is_listed_as_such(tmp_path: Path) -> None:
+    (tmp_path / "waves.csv").write_text("a,b\n")
+    assert figures([experiment()], tmp_path).lines[0][2] == "not known: its results cannot be read"
 
 
 def test_what_has_no_runs_runs_nothing(tmp_path: Path) -> None:

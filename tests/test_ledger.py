@@ -52,16 +52,33 @@ def test_a_last_line_without_an_end_is_ended_first(tmp_path: Path) -> None:
 
 def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path) -> None:
     (tmp_path / "waves.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(DataError, match=r"must hold whole rows of task, case, .* Got other columns"):
+    with pytest.raises(DataError, match=r"must hold whole rows of task, case, .* Got the columns a, b\."):
         record(tmp_path, Run("waves", "x", "a"), FACTS)
     assert (tmp_path / "waves.csv").read_text() == "a,b\n1,2\n"
+
+
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_an_empty_file_counts_as_none(content: str, tmp_path: Path) -> None:
+    (tmp_path / "waves.csv").write_text(content)
+    assert rows(tmp_path, "waves") == []
+    for case in "xy":
+        record(tmp_path, Run("waves", case, "a"), FACTS)
+    assert [row["case"] for row in rows(tmp_path, "waves")] == ["x", "y"]
+
+
+def test_columns_in_another_order_are_refused_before_a_row_is_added(tmp_path: Path) -> None:
+    path = tmp_path / "waves.csv"
+    path.write_text(",".join(reversed(COLUMNS)) + "\n")
+    with pytest.raises(DataError, match=r"Got the columns time, machine, "):
+        record(tmp_path, Run("waves", "x", "a"), FACTS)
+    assert path.read_text().count("\n") == 1
 
 
 def test_a_row_that_was_cut_is_refused(tmp_path: Path) -> None:
     record(tmp_path, Run("waves", "x", "a"), FACTS)
     path = tmp_path / "waves.csv"
     path.write_text(path.read_text()[:-30])
-    with pytest.raises(DataError, match="a row that was cut"):
+    with pytest.raises(DataError, match="a row that was cut, or has more cells, number 1"):
         rows(tmp_path, "waves")
 
 

@@ -46,7 +46,7 @@ def test_the_whole_real_set_goes_through_the_original_format_unchanged(shared_da
 @pytest.mark.parametrize(
     ("file", "old", "new", "said"),
     [
-        ("Hourly-test.csv", b'"H2",', b'"H3",', "Hourly-test.csv must .* series than Hourly-train.csv, such as H2"),
+        ("Hourly-test.csv", b'"H2",', b'"H3",', "Hourly-train.csv must .* Got 2 series, without H3 of the other file"),
         ("Hourly-test.csv", b'"H1","612",', b'"H1",', "Hourly-test.csv must .* 47 values of H1 instead of 48"),
         ("Hourly-train.csv", b'"601"', b'"x"', "Hourly-train.csv must .* a field of H1 that is no number"),
         ("Hourly-train.csv", b'"601"', b"", "Hourly-train.csv must .* a field of H1 that is no number"),

@@ -77,6 +77,33 @@ def test_a_set_that_is_not_here_says_how_to_get_it(kept: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("content", "got"),
+    [
+        (pl.DataFrame({"ds": [datetime(2020, 1, 1, hour) for hour in range(9)], "a": 1.0}), "an empty frame"),  # noqa: DTZ001
+        (pl.DataFrame({"ds": ["yesterday", "today"], "a": 1.0}), ""),
+        (pl.DataFrame({"time": [1, 2], "a": 1.0}), ""),
+        (b"", ""),
+        (None, ""),
+    ],
+)
+def test_a_file_that_cannot_be_the_set_is_named_with_the_way_to_a_better_one(
+    content: pl.DataFrame | bytes | None, got: str, kept: Path
+) -> None:
+    path = kept / "solar_hourly.parquet"
+    if isinstance(content, pl.DataFrame):
+        content.write_parquet(path)
+    elif content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    text = rf"{path} must hold the data set solar\. Got {got}.*\. Hint: move it away: run `logsparse data get solar`"
+    with pytest.raises(DataError, match=text) as caught:
+        load("solar")
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).count("Hint") == 1
+
+
 def test_the_real_sets_are_what_they_are_said_to_be(shared_data: Path) -> None:
     assert shared_data
     shapes = {name: (len(panel := load(name)), sorted(set(panel.lengths.tolist()))) for name in ("solar", "m4-hourly")}

@@ -25,7 +25,7 @@ def tiny(layers: int, kernel: int) -> Config:
 @pytest.fixture(autouse=True)
 def only_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """The set that stands in for traffic is here and small, and so is every model."""
-    monkeypatch.setattr(tables, "load", lambda _name: small.panel(series=2, steps=400))
+    monkeypatch.setattr(tables, "checked", lambda _name: small.panel(series=2, steps=400))
     monkeypatch.setattr(tables, "locate", lambda dataset: Path() if dataset.name == "traffic-c20-hourly" else None)
     for name, configs in (
         ("kernels", {f"k={kernel}": lambda kernel=kernel: tiny(1, kernel) for kernel in (1, 3, 9)}),

@@ -37,6 +37,15 @@ def test_a_set_that_is_here_is_counted_and_what_differs_is_said(
     assert told == ["5832", "48", "137", "1", "1 hour", "1 hour", "NOT as it must be: T, M, span"]
 
 
+def test_a_file_that_cannot_be_read_costs_its_own_line_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    (tmp_path / "solar_hourly.parquet").write_bytes(b"")
+    found = lines()
+    assert found["solar"][:6] == ["5832", "-", "137", "-", "1 hour", "-"]
+    assert "solar_hourly.parquet must hold the data set solar. Got " in found["solar"][6]
+    assert len(found) == 7
+
+
 def test_the_real_sets_are_as_the_paper_tells(shared_data: Path) -> None:
     del shared_data
     assert lines()["solar"] == ["5832", "5832", "137", "137", "1 hour", "1 hour", ""]

@@ -77,6 +77,18 @@ def test_of_several_seeds_the_one_with_the_lowest_validation_loss_is_shown(
     assert shown["paper"] == "0.1000/0.1000"
 
 
+def test_a_line_says_for_what_it_stands_and_how_long_it_was_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
+    case = "traffic-c20-hourly, 1 day x 7"
+    rows = [row(case, "k=9", **{"R0.5": "0.2", "config": '{"train": {"minutes": 15.0}}'})]
+    (table,) = tables.KERNELS_TABLE.tables(rows, {})
+    notes = {line[1]: line[5] for line in table.lines if line[0] == case}
+    assert notes["k=9"] == "stands in for traffic-c, 1 day x 7; trained for 15 minutes at most"
+    assert notes["k=1"] == "stands in for traffic-c, 1 day x 7; the data are not here"
+
+
 def test_a_set_without_a_past_is_forecast_by_seasonal_naive_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "locate", lambda one: Path() if one.name == "electricity-c-fortnight" else None)
     main = tables.MAIN_TABLE
@@ -96,7 +108,7 @@ def tiny(hourly: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> Case:
     left = {"paper": lambda model: {"left": [model.horizon, model.seed]}}
     case = Case("solar", 24, 1, {"paper": lambda: config}, leaves=left)
     monkeypatch.setitem(TABLES, "tiny", ("Tiny", {"here": case}, {}))
-    monkeypatch.setattr(tables, "load", lambda _name: tables_panel(hourly))
+    monkeypatch.setattr(tables, "checked", lambda _name: tables_panel(hourly))
     return case
 
 

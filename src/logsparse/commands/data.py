@@ -58,17 +58,28 @@ def check(
     from logsparse.datasets.catalogue import DATASETS
     from logsparse.datasets.compare import check as run
     from logsparse.datasets.ready import locate
+    from logsparse.errors import DataError
 
-    here = [dataset.name for dataset in DATASETS if locate(dataset)] if name is None else [name]
-    reports = [run(each) for each in here]
-    for report in reports:
+    if name is not None:
+        report = run(name)
         _print_report(report)
-    if name is None:
-        for dataset in DATASETS:
-            if dataset.name not in here:
-                typer.echo(f"{dataset.name}: not here")
-    if not all(report.agrees for report in reports):
-        raise typer.Exit(1)
+        raise typer.Exit(0 if report.agrees else 1)
+    agree = True
+    for dataset in DATASETS:
+        if not locate(dataset):
+            continue
+        try:
+            report = run(dataset.name)
+        except DataError as error:
+            typer.echo(f"{dataset.name}: CANNOT BE READ\n  {error}")
+            agree = False
+        else:
+            _print_report(report)
+            agree = agree and report.agrees
+    for dataset in DATASETS:
+        if not locate(dataset):
+            typer.echo(f"{dataset.name}: not here")
+    raise typer.Exit(0 if agree else 1)
 
 
 def _print_report(report: Report) -> None:

@@ -57,8 +57,7 @@ def reproduce(
     if not show:
         check_writable(folder, folder=True)
         _run(chosen[0], models, seeds, budget, folder)
-    for experiment in chosen:
-        _show(experiment, folder)
+    readable = _show_all(chosen, folder)
     if show:
         from logsparse.tasks.figures import figures
 
@@ -66,6 +65,8 @@ def reproduce(
             _print(table)
     else:
         _draw(chosen[0], folder)
+    if not readable:
+        raise typer.Exit(2)
 
 
 def _folder(named: str) -> Path:
@@ -85,8 +86,10 @@ def _models(experiment: Experiment, asked: str | None) -> Sequence[str]:
     from logsparse.checks import suggest
     from logsparse.errors import ConfigError
 
-    models = listed(asked) or experiment.models
-    if asked is not None and not experiment.models:
+    if asked is None:
+        return experiment.models
+    models = list(dict.fromkeys(listed(asked) or [""]))
+    if not experiment.models:
         raise ConfigError(f"{experiment.name} has no models to run.", got=repr(asked), hint="leave --model out.")
     for one in models:
         if one not in experiment.models:
@@ -138,6 +141,23 @@ def _refuse_without_data(experiment: Experiment) -> NoReturn:
     )
 
 
+def _show_all(experiments: Sequence[Experiment], out: Path) -> bool:
+    """Whether all could be read; results that cannot be cost their own tables among many, and are told once."""
+    from logsparse.errors import DataError
+
+    told: list[str] = []
+    for experiment in experiments:
+        try:
+            _show(experiment, out)
+        except DataError as error:
+            if len(experiments) == 1:
+                raise
+            if str(error) not in told:
+                told.append(str(error))
+                say(f"{experiment.name}: {error}")
+    return not told
+
+
 def _show(experiment: Experiment, out: Path) -> None:
     found, (traces, refused) = experiment.recorded(out), experiment.traced(out)
     for error in refused:
@@ -145,17 +165,17 @@ def _show(experiment: Experiment, out: Path) -> None:
     nothing = experiment.models and not found
     shown = [] if nothing else [table for table in experiment.tables(found, traces) if table.lines]
     if not shown:
-        say(f"{experiment.name}: nothing is recorded in {out} yet.")
+        say(f"{experiment.name}: nothing {'of it can be shown' if found else f'is recorded in {out} yet'}.")
     for table in shown:
         _print(table)
 
 
 def _draw(experiment: Experiment, out: Path) -> None:
-    from logsparse.tasks.figures import draw, state
+    from logsparse.tasks.figures import draw, state, without
 
     if experiment.figure is not None:
         drawn = draw(experiment, out)
-        say(f"wrote {drawn}" if drawn else f"no figure: {state(experiment, out)}")
+        say(f"wrote {drawn}{without(experiment, out)}" if drawn else f"no figure: {state(experiment, out)}")
 
 
 def _print(table: Table) -> None:

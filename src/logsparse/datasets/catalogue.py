@@ -34,6 +34,8 @@ class DataSet:
     """First and last step, both included; None where every series has its own."""
     source: Source | None = None
     """None where the set exists as a ready file only."""
+    gaps: int = 0
+    """Steps between its first and last that the source leaves out, the same of every series."""
     stem: str = ""
     paper: bool = True
     note: str = ""
@@ -95,8 +97,8 @@ M4 = Source(
 DATASETS = (
     DataSet("electricity-c", (32304,), 370, "h", ("2011-01-01 00:00", "2014-09-07 23:00"), ELECTRICITY),
     DataSet("electricity-f", (129120,), 370, "15min", ("2011-01-01 00:15", "2014-09-07 00:00"), ELECTRICITY),
-    DataSet("traffic-c", (4049,), 963, "h", ("2008-01-02 00:00", "2008-06-22 16:00"), TRAFFIC),
-    DataSet("traffic-f", (12435,), 963, "20min", ("2008-01-02 00:00", "2008-06-22 16:40"), TRAFFIC),
+    DataSet("traffic-c", (4049,), 963, "h", ("2008-01-02 00:00", "2008-06-22 16:00"), TRAFFIC, gaps=96),
+    DataSet("traffic-f", (12435,), 963, "20min", ("2008-01-02 00:00", "2008-06-22 16:40"), TRAFFIC, gaps=288),
     DataSet("wind", (10957,), 28, "d", ("1986-01-01 00:00", "2015-12-31 00:00"), WIND),
     DataSet("solar", (5832,), 137, "h", ("2006-01-01 00:00", "2006-08-31 23:00"), SOLAR, stem="solar_hourly"),
     DataSet("m4-hourly", (748, 1008), 414, "h", source=M4),

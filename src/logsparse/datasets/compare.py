@@ -9,8 +9,9 @@ import numpy as np
 from logsparse.data.calendar import Freq
 from logsparse.data.panel import Panel
 from logsparse.datasets.catalogue import DataSet, named, step_in_words
-from logsparse.datasets.ready import load, locate, outside
+from logsparse.datasets.ready import how_to_get, load, locate, outside
 from logsparse.datasets.record import checksum, recall
+from logsparse.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,30 @@ def check(name: str) -> Report:
     return Report(dataset, compare(dataset, panel), remarks, intact)
 
 
+def checked(name: str) -> Panel:
+    """The set that lies ready on this machine, if it is what it must be: a result under its name is a result on it."""
+    dataset, panel = named(name), load(name)
+    if odd := [finding for finding in compare(dataset, panel) if not finding.agrees]:
+        raise DataError(
+            f"{locate(dataset)} must be the data set {dataset.name}.",
+            got=", ".join(f"{one.what} = {one.here} where {one.wanted} is known" for one in odd),
+            hint=f"`logsparse data check {dataset.name}` tells more; move it away: {how_to_get(dataset)}",
+        )
+    return panel
+
+
 def compare(dataset: DataSet, panel: Panel) -> list[Finding]:
-    """T counts the steps of the calendar or the observed ones: the paper does now the one, now the other."""
-    steps = _distinct(panel.lengths.tolist())
-    seen = _distinct([int((~np.isnan(panel[i])).sum()) for i in range(len(panel))])
+    """T counts the steps of the calendar or the observed ones: the paper does now the one, now the other.
+
+    What lies between the two is known of every set: a file that lacks more, or less, is another one.
+    """
+    observed = np.array([(~np.isnan(panel[i])).sum() for i in range(len(panel))], np.int64)
+    steps, seen = _distinct(panel.lengths.tolist()), _distinct(observed.tolist())
+    whole = bool((panel.lengths - observed == dataset.gaps).all())
     here = _words(steps) if steps == seen else f"{_words(steps)} on the calendar, {_words(seen)} observed"
     step = Freq.parse(dataset.step)
     findings = [
-        Finding("T", _words(dataset.lengths), here, dataset.lengths in (steps, seen)),
+        Finding("T", _words(dataset.lengths), here, whole and dataset.lengths in (steps, seen)),
         Finding("M", str(dataset.series), str(len(panel)), len(panel) == dataset.series),
         Finding("S", step_in_words(str(step)), step_in_words(str(panel.freq)), panel.freq == step),
     ]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
+from collections.abc import Iterable
 from itertools import chain
 
 import polars as pl
 
 from logsparse.data.columns import TIME
 from logsparse.datasets.catalogue import DataSet
-from logsparse.datasets.originals import Files, broken
+from logsparse.datasets.originals import Files, broken, unreadable
 
 _FILE = "LD2011_2014.txt"
 _QUARTERS = "quarters"
@@ -21,30 +23,35 @@ def table(files: Files, dataset: DataSet) -> pl.DataFrame:
     """Wide: one column a customer. Zeros before a customer's first day are kept, as in the paper."""
     (original,) = files[_FILE]
     blocks = original.blocks()
-    header, _, first = next(blocks, b"").partition(b"\n")
+    header, _, first = next(blocks, b"").removeprefix(BOM_UTF8).partition(b"\n")
     names = [name.strip('"') for name in header.decode(errors="replace").strip().split(";")]
     if names[0] or len(names) < 2 or not all(re.fullmatch(r"MT_\d{3}", name) for name in names[1:]):
         raise broken(_FILE, f"a first line that begins {header[:40]!r} instead of the customers MT_001, MT_002, ...")
     schema = {TIME: pl.String(), **dict.fromkeys(names[1:], pl.Float64())}
-    rows = (_rows(block, schema) for block in chain([first], blocks) if block)
+    rows = (_rows(block, schema) for block in chain([first], blocks) if block.strip())
     within = pl.col(TIME).is_between(dataset.first, dataset.last)
+    # The file is larger than most memories: every block is cut and shrunk, or summed, before the next is read.
     if dataset.step == "15min":
-        # The file is larger than most memories: every block is cut and shrunk before the next is read.
-        return pl.concat([part.filter(within).with_columns(pl.exclude(TIME).cast(pl.Float32)) for part in rows])
-    hours = (
-        pl.concat([_sums(part) for part in rows]).group_by(TIME, maintain_order=True).sum().filter(within).sort(TIME)
-    )
+        return _joined(part.filter(within).with_columns(pl.exclude(TIME).cast(pl.Float32)) for part in rows)
+    hours = _joined(map(_sums, rows)).group_by(TIME, maintain_order=True).sum().filter(within).sort(TIME)
     if (uneven := hours.filter(pl.col(_QUARTERS) != _EACH_ONCE)).height:
         raise broken(_FILE, f"other than four quarters, each once, in the hour from {uneven[0, TIME]}")
     return hours.drop(_QUARTERS).with_columns(pl.exclude(TIME).cast(pl.Float32))
 
 
+def _joined(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    if not (found := list(parts)):
+        raise broken(_FILE, "no row below the customers")
+    return pl.concat(found)
+
+
 def _rows(block: bytes, schema: dict[str, pl.DataType]) -> pl.DataFrame:
     try:
-        rows = pl.read_csv(block, has_header=False, separator=";", decimal_comma=True, schema=schema)
+        # Blank lines at the end are none of the file's rows.
+        rows = pl.read_csv(block.rstrip(), has_header=False, separator=";", decimal_comma=True, schema=schema)
         rows = rows.with_columns(pl.col(TIME).str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="us"))
     except pl.exceptions.PolarsError as error:
-        raise broken(_FILE, f"lines that polars reports as: {str(error).splitlines()[0]}") from error
+        raise unreadable(_FILE, error) from error
     empty = rows.filter(pl.any_horizontal(pl.all().is_null()))
     if empty.height:
         raise broken(_FILE, f"an empty cell in the row of {empty[0, TIME]}")

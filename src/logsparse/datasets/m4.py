@@ -18,8 +18,9 @@ def table(files: Files, dataset: DataSet) -> pl.DataFrame:
     """Each series from its own starting date, in the order of the training file."""
     train, test = (_series(files[f"Hourly-{part}.csv"][0]) for part in ("train", "test"))
     starts = _starts(files["M4-info.csv"][0])
-    if odd := sorted(train.keys() ^ test.keys()):
-        raise broken("Hourly-test.csv", f"other series than Hourly-train.csv, such as {odd[0]}")
+    for part, mine, other in (("train", train, test), ("test", test, train)):
+        if lacking := sorted(other.keys() - mine.keys()):
+            raise broken(f"Hourly-{part}.csv", f"{len(mine)} series, without {lacking[0]} of the other file")
     frames = []
     for name, values in train.items():
         if len(test[name]) != HORIZON:

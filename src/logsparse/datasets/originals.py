@@ -63,8 +63,14 @@ def broken(name: str, got: str) -> DataError:
     return DataError(
         f"{name} must be as its source gives it out.",
         got=got,
-        hint="download it anew (`logsparse data get NAME --again`), or give another copy with --from.",
+        hint="download it anew (with --again, where there is a download), or give another copy with --from.",
     )
+
+
+def unreadable(name: str, error: Exception) -> DataError:
+    """A table that polars cannot read."""
+    told = str(error).splitlines()[0].rstrip(".")
+    return broken(name, f"lines that cannot be read like its others ({told})")
 
 
 def find(paths: Iterable[Path], patterns: Sequence[str]) -> Files:

@@ -13,7 +13,7 @@ from logsparse.data.files import collect, scan
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
 from logsparse.datasets.catalogue import DataSet, named
-from logsparse.errors import DataError
+from logsparse.errors import DataError, LogsparseError
 
 VARIABLE = "LOGSPARSE_DATA"
 
@@ -60,10 +60,24 @@ def load(name: str) -> Panel:
 
 def read(dataset: DataSet, path: Path) -> Panel:
     """The file as a panel, without what lies outside the set's span."""
-    rows = scan(path)
-    if dataset.span:
-        rows = rows.filter(pl.col(TIME).is_between(dataset.first, dataset.last))
-    return to_panel(rows, freq=dataset.step)
+    try:
+        rows = scan(path)
+        if dataset.span:
+            rows = rows.filter(pl.col(TIME).is_between(dataset.first, dataset.last))
+        return to_panel(rows, freq=dataset.step)
+    except (LogsparseError, pl.exceptions.PolarsError, OSError) as error:
+        # Its columns, times and options are not the user's here: what helps is another file.
+        raise DataError(
+            f"{path} must hold the data set {dataset.name}.",
+            got=_reason(error),
+            hint=f"move it away: {how_to_get(dataset)}",
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Of an error of ours what came, of others their first line."""
+    _, ours, rest = str(error).partition(" Got ")
+    return rest.partition(". Hint: ")[0] if ours else str(error).splitlines()[0].rstrip(".")
 
 
 def outside(dataset: DataSet, path: Path) -> int:

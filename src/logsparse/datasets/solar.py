@@ -10,7 +10,7 @@ import polars as pl
 
 from logsparse.data.columns import TIME
 from logsparse.datasets.catalogue import DataSet
-from logsparse.datasets.originals import Files, Original, broken
+from logsparse.datasets.originals import Files, Original, broken, unreadable
 
 _PER_BIN = {"10min": 2, "h": 12}
 _CLOCK, _POWER = "LocalTime", "Power(MW)"
@@ -33,9 +33,9 @@ def table(files: Files, dataset: DataSet) -> pl.DataFrame:
 
 def _rows(original: Original) -> pl.DataFrame:
     try:
-        rows = pl.read_csv(original.read(), schema={_CLOCK: pl.String(), _POWER: pl.Float64()})
+        rows = pl.read_csv(original.read().rstrip(), schema={_CLOCK: pl.String(), _POWER: pl.Float64()})
     except pl.exceptions.PolarsError as error:
-        raise broken(original.name, f"lines that polars reports as: {str(error).splitlines()[0]}") from error
+        raise unreadable(original.name, error) from error
     if rows[_POWER].null_count() or not rows.height:
         raise broken(original.name, "rows without a value" if rows.height else "no rows")
     return rows

@@ -21,6 +21,7 @@ FIRST_DAY = date(2008, 1, 2)
 # Holidays, and the change of the clock. The archive leaves out more days, all after the paper's span.
 MISSING_DAYS = (date(2008, 1, 21), date(2008, 2, 18), date(2008, 3, 9), date(2008, 5, 26))
 _A_DAY = 144
+_DAYS = ("PEMS_train", "PEMS_test")
 _PER_BIN = {"20min": 2, "h": 6}
 
 
@@ -29,7 +30,8 @@ def table(files: Files, dataset: DataSet) -> pl.DataFrame:
     one = {pattern: found[0] for pattern, found in files.items()}
     stations = _integers(one["stations_list"])
     permutation = _integers(one["randperm"])
-    labels = np.concatenate([_integers(one["PEMS_trainlabels"]), _integers(one["PEMS_testlabels"])])
+    labelled = {name: _integers(one[f"{name}labels"]) for name in _DAYS}
+    labels = np.concatenate(list(labelled.values()))
     if not np.array_equal(np.sort(permutation), np.arange(1, labels.size + 1)):
         raise broken("randperm", f"{permutation.size} numbers that do not count the {labels.size} labelled days")
     # Line k holds day permutation[k], counted from 1; so this is the line of each day.
@@ -37,13 +39,14 @@ def table(files: Files, dataset: DataSet) -> pl.DataFrame:
     days = _dates(labels[line_of_day], dataset.last.date())
     day_of_line = dict(zip(line_of_day.tolist(), days, strict=False))
     bins: dict[date, NDArray[np.float32]] = {}
-    lines = 0
+    counts = dict.fromkeys(_DAYS, 0)
     for number, (name, line) in enumerate(_lines(one)):
-        lines += 1
+        counts[name] += 1
         if number in day_of_line:
             bins[day_of_line[number]] = _bins(name, line, stations.size, _PER_BIN[dataset.step])
-    if lines != labels.size:
-        raise broken("PEMS_train with PEMS_test", f"{lines} days for {labels.size} labels")
+    for name, found in labelled.items():
+        if counts[name] != found.size:
+            raise broken(name, f"{counts[name]} days for the {found.size} of {name}labels")
     width = timedelta(minutes=10 * _PER_BIN[dataset.step])
     times = [datetime.combine(day, time()) + i * width for day in days for i in range(bins[day].shape[0])]
     values = np.concatenate([bins[day] for day in days])
@@ -52,14 +55,15 @@ def table(files: Files, dataset: DataSet) -> pl.DataFrame:
 
 
 def _lines(one: dict[str, Original]) -> Iterator[tuple[str, bytes]]:
-    for name in ("PEMS_train", "PEMS_test"):
+    for name in _DAYS:
         yield from ((name, line) for line in one[name].lines())
 
 
 def _integers(original: Original) -> Ints:
     """A file that is one vector in brackets: [3 1 2]."""
     text = original.read().strip()
-    if not re.fullmatch(rb"\[[\s\d]+\]", text):
+    # No number of these files has more digits: days and stations.
+    if not re.fullmatch(rb"\[\s*\d{1,9}(\s+\d{1,9})*\s*\]", text):
         raise broken(original.name, f"{text[:30]!r} instead of whole numbers in brackets")
     return np.array(text[1:-1].split(), dtype=np.int64)
 

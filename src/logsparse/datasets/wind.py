@@ -11,7 +11,7 @@ import polars as pl
 
 from logsparse.data.columns import TIME
 from logsparse.datasets.catalogue import DataSet
-from logsparse.datasets.originals import Files, broken
+from logsparse.datasets.originals import Files, broken, unreadable
 
 # What some copies carry in front: numbers of the rows.
 _ROW_NUMBERS = ("", "Unnamed: 0", "time_step")
@@ -23,9 +23,9 @@ def table(files: Files, dataset: DataSet) -> pl.DataFrame:
     """Wide: one column a country; one that is all zero has no data and no column. Rows are the hours of the span."""
     (name, (original,)) = next(iter(files.items()))
     try:
-        rows = pl.read_csv(original.read(), infer_schema_length=None)
+        rows = pl.read_csv(original.read().rstrip(), infer_schema_length=None)
     except pl.exceptions.PolarsError as error:
-        raise broken(name, f"lines that polars reports as: {str(error).splitlines()[0]}") from error
+        raise unreadable(name, error) from error
     countries = [column for column in rows.columns if column not in _ROW_NUMBERS]
     odd = [column for column in countries if not re.fullmatch(r"[A-Z]{2}", column)]
     if odd or not countries:

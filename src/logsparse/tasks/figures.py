@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from logsparse.errors import DataError
 from logsparse.pictures import save_figure
 from logsparse.tasks.experiment import Experiment, Table
-from logsparse.tasks.ledger import Run, missing
+from logsparse.tasks.ledger import Run, missing, run_of
+from logsparse.tasks.traces import anything
 
 
 def draw(experiment: Experiment, folder: Path) -> Path | None:
@@ -30,7 +32,7 @@ def path(experiment: Experiment, folder: Path) -> Path:
 def figures(experiments: Iterable[Experiment], folder: Path) -> Table:
     """Every figure of the paper: there, or what is missing and how to get it."""
     drawn = sorted((one for one in experiments if one.figure is not None), key=lambda one: one.shows)
-    lines = [[one.name, one.shows, state(one, folder)] for one in drawn]
+    lines = [[one.name, one.shows, _state_if_known(one, folder)] for one in drawn]
     return Table("Figures", ["name", "figure", "here"], lines)
 
 
@@ -40,7 +42,8 @@ def state(experiment: Experiment, folder: Path) -> str:
     runs = experiment.runs(1, experiment.models)
     todo, there = missing(folder, runs), path(experiment, folder).exists()
     if there:
-        return f"{path(experiment, folder)}" + (f", {_count(todo, runs)} still to do: {command}" if todo else "")
+        rest = f", {_count(todo, runs)} still to do: {command}" if todo else ""
+        return f"{path(experiment, folder)}{rest}{without(experiment, folder)}"
     if experiment.models and not runs:
         return "the data are not here: `logsparse data list` tells how to get them"
     if todo:
@@ -49,6 +52,23 @@ def state(experiment: Experiment, folder: Path) -> str:
         again = f"`logsparse reproduce {experiment.name} -o ANOTHER`"
         return f"no traces of its runs, whose scores stay: {again}, copy ANOTHER/traces here, then {command}"
     return f"not drawn yet: {command}"
+
+
+def without(experiment: Experiment, folder: Path) -> str:
+    """In words, the recorded runs that it cannot show: what they left is gone, or cannot be used."""
+    if experiment.fits is anything:
+        return ""
+    left, runs = experiment.traced(folder)[0], set(experiment.runs(1, experiment.models))
+    trained = {run_of(row) for row in experiment.recorded(folder) if row["steps"]}
+    lacking = [run.model for run in sorted(trained & runs, key=str) if (run.case, run.model) not in left]
+    return f", without {', '.join(lacking)}, of which there is no trace" if lacking else ""
+
+
+def _state_if_known(experiment: Experiment, folder: Path) -> str:
+    try:
+        return state(experiment, folder)
+    except DataError:
+        return "not known: its results cannot be read"
 
 
 def drawable(experiment: Experiment, folder: Path) -> bool:

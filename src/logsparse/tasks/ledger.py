@@ -49,15 +49,7 @@ class Run:
 def rows(folder: Path, task: str) -> list[Row]:
     """What was recorded of this task, oldest first; a run that was recorded twice counts once."""
     path = folder / f"{task}.csv"
-    if not path.exists():
-        return []
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            found = list(csv.DictReader(file))
-    except (UnicodeDecodeError, csv.Error, OSError) as error:
-        raise _refuse(path, f"what cannot be read ({getattr(error, 'strerror', None) or error})") from error
-    if not all(set(row) == set(COLUMNS) and None not in row.values() for row in found):
-        raise _refuse(path, "other columns, or a row that was cut")
+    found = _cells(path) if path.exists() else []
     for row in found:
         if row["task"] != task:
             raise _refuse(path, f"a row of {row['task'] or 'no task'}")
@@ -67,6 +59,25 @@ def rows(folder: Path, task: str) -> list[Row]:
     for row in found:
         first.setdefault(run_of(row), row)
     return list(first.values())
+
+
+def _cells(path: Path) -> list[Row]:
+    """Every row with all its columns."""
+    try:
+        # A blank file is one that nothing was recorded in yet.
+        if not (text := path.read_bytes().decode()).strip():
+            return []
+        reader = csv.DictReader(io.StringIO(text, newline=""))
+        names, found = tuple(reader.fieldnames or ()), list(reader)
+    except (UnicodeDecodeError, csv.Error, OSError) as error:
+        raise _refuse(path, f"what cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    # In this order: it is the one that rows are added in.
+    if names != COLUMNS:
+        raise _refuse(path, f"the columns {', '.join(names)[:80]}")
+    for number, row in enumerate(found, start=1):
+        if None in row or None in row.values():
+            raise _refuse(path, f"a row that was cut, or has more cells, number {number}")
+    return found
 
 
 def run_of(row: Row) -> Run:
@@ -138,7 +149,9 @@ def record(folder: Path, run: Run, facts: Mapping[str, Any]) -> None:
 
 
 def _begin(path: Path) -> None:
-    """A file that holds the names of the columns, unless there is one."""
+    """A file that holds the names of the columns, unless there is one that does."""
+    if path.exists() and not path.read_bytes().strip():
+        path.unlink()
     beside = path.with_name(f".{path.name}.{uuid4().hex}")
     beside.write_bytes(_line(COLUMNS))
     with suppress(FileExistsError):

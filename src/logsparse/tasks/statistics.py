@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from logsparse.data.calendar import Freq
 from logsparse.datasets.catalogue import DATASETS, DataSet, step_in_words
 from logsparse.datasets.compare import compare
 from logsparse.datasets.ready import how_to_get, load, locate
+from logsparse.errors import DataError
 from logsparse.tasks.experiment import Experiment, Table, never, nothing_to_run
 from logsparse.tasks.ledger import Row
 from logsparse.tasks.traces import Traces
@@ -25,10 +26,18 @@ def tables(_rows: Sequence[Row], _traces: Traces) -> list[Table]:
 def _line(dataset: DataSet) -> list[str]:
     here, note = dict.fromkeys(_WHAT, "-"), f"the data are not here: {how_to_get(dataset)}"
     if locate(dataset) is not None:
-        findings = {finding.what: finding for finding in compare(dataset, load(dataset.name))}
+        try:
+            findings = {finding.what: finding for finding in compare(dataset, load(dataset.name))}
+        except DataError as error:
+            # One file that cannot be read costs its own line, not the table.
+            return _told(dataset, here, str(error))
         here = {what: findings[what].here for what in _WHAT}
         differ = [what for what, finding in findings.items() if not finding.agrees]
         note = f"NOT as it must be: {', '.join(differ)}" if differ else dataset.note
+    return _told(dataset, here, note)
+
+
+def _told(dataset: DataSet, here: Mapping[str, str], note: str) -> list[str]:
     return [dataset.name, *(cell for what in _WHAT for cell in (_theirs(dataset, what), here[what])), note]
 
 
