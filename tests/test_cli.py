@@ -68,13 +68,13 @@ def test_backtest_writes_its_results_and_score_reads_them(data: Path, tmp_path: 
         (["check", "nowhere.csv"], "nowhere.csv: no such file"),
         (["backtest", "seasonal-naiv", "x.csv", "--horizon", "2"], "did you mean 'seasonal-naive'?"),
         (["backtest", "seasonal-naive", "x.csv"], "A model that is fitted here needs --horizon."),
-        (["check"], "Missing argument 'DATA'. Hint: see `logsparse --help`."),
-        (["chekc", "x.csv"], "No such command 'chekc'. Did you mean 'check'?"),
+        (["check"], "Missing argument 'DATA'. Hint: see `logsparse check --help`."),
+        (["chekc", "x.csv"], "No such command 'chekc'. Hint: did you mean 'check'?"),
         (
             ["backtest", "seasonal-naive", "x.csv", "--horizn", "2"],
             "No such option: --horizn. Hint: did you mean '--horizon'?",
         ),
-        (["check", "x.csv", "--zzz"], "No such option: --zzz. Hint: see `logsparse --help`."),
+        (["check", "x.csv", "--zzz"], "No such option: --zzz. Hint: see `logsparse check --help`."),
         (["score", "x.txt2"], "no such file"),
     ],
 )
@@ -84,6 +84,14 @@ def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], message: str, t
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("words", [[], ["data"]])
+def test_no_words_get_the_help_as_it_is(words: list[str], tmp_path: Path) -> None:
+    done = logsparse(*words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"Usage: {' '.join(['logsparse', *words])} [OPTIONS] COMMAND")
+    assert "Hint" not in done.stderr
 
 
 def test_a_mistyped_column_gets_a_suggestion(data: Path) -> None:

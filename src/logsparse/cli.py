@@ -50,13 +50,14 @@ def _logsparse(
 def main() -> None:
     """A user's mistake is one line and exit code 2, never a traceback."""
     try:
-        status = app(standalone_mode=False)
+        status = app(prog_name="logsparse", standalone_mode=False)
     except LogsparseError as error:
         typer.echo(f"logsparse: {error}", err=True)
         sys.exit(2)
     except typer.TyperException as error:
-        if error.format_message().strip():
-            typer.echo(f"logsparse: {_told(error)}", err=True)
+        if message := error.format_message().strip():
+            # Words that are missing altogether get the whole help, as it is.
+            typer.echo(message if message.startswith("Usage: ") else f"logsparse: {_told(error)}", err=True)
         sys.exit(2)
     except OSError as error:
         typer.echo(f"logsparse: {error}", err=True)
@@ -72,4 +73,7 @@ def _told(error: typer.TyperException) -> str:
     """In the words of our own errors; a mistyped option gets the nearest one."""
     if near := getattr(error, "possibilities", None):
         return f"{error.message}. Hint: did you mean '{near[0]}'?"
-    return f"{error.format_message().rstrip('.')}. Hint: see `logsparse --help`."
+    rule, guessed, near = error.format_message().rstrip(".").partition(" Did you mean ")
+    context = getattr(error, "ctx", None)
+    way = f"did you mean {near}" if guessed else f"see `{context.command_path if context else 'logsparse'} --help`."
+    return f"{rule.rstrip('.')}. Hint: {way}"
