@@ -94,7 +94,7 @@ def test_the_table_says_what_tops_and_spikes_get(facts: dict[str, Any]) -> None:
     rows = [{**dict.fromkeys(COLUMNS, ""), "model": model, "R0.5": "0.2"} for model in ("k=1", "k=6")]
     trace = {**facts["trace"], "shares": {"tops": 0.5, "spikes": 0.125}}
     (table,) = MATCHING.tables(rows, {(CASE, "k=6"): trace})
-    assert table.lines == [["k=1", "0.2000", "-", "-", "-"], ["k=6", "0.2000", "0.500", "0.125", "6"]]
+    assert table.lines == [["k=1", "-", "0.2000", "-", "-", "-"], ["k=6", "-", "0.2000", "0.500", "0.125", "6"]]
 
 
 def test_each_seed_has_a_run_of_both_kernels() -> None:

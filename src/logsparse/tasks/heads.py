@@ -55,13 +55,10 @@ def window_of(look: Attention) -> dict[str, Any]:
     return {"series": look.series, "times": times, "values": plain(look.values), "context": look.context}
 
 
-def chosen(
-    model: LogSparse, data: Any = None, *, layer: int, step: int | None, far: int | None = None
-) -> tuple[int, Attention]:
-    """The head that the rule names, and its look; `far` is the number of steps from which on a cell is far back."""
-    heads = range(model.config_.model.heads)
-    looks = [model.attention(data, layer=layer, head=head, step=step) for head in heads]
-    best = int(np.argmax([farsight(look, far or model.config_.horizon) for look in looks]))
+def chosen(model: LogSparse, *, layer: int, step: int | None) -> tuple[int, Attention]:
+    """The head that the rule names, and its look; a day is the horizon of these sets."""
+    looks = [model.attention(layer=layer, head=head, step=step) for head in range(model.config_.model.heads)]
+    best = int(np.argmax([farsight(look, model.config_.horizon) for look in looks]))
     return best, looks[best]
 
 
