@@ -23,6 +23,34 @@ def test_plain_lines_tell_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) ->
     assert last == "training: 4 of 4, 0m00s, done  nll 0.25"
 
 
+def test_work_that_ends_at_a_limit_tells_the_time_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
+    stream = io.StringIO()
+    with Progress("training", 10**12, limit=90.5, stream=stream) as bar:
+        bar.step()
+    assert ", 1m30s left" in stream.getvalue().splitlines()[0]
+    with Progress("training", 2, limit=90.5, stream=stream) as bar:
+        bar.step()
+        bar.limit = -1
+        bar.step()
+    assert ", 0m00s left" in stream.getvalue().splitlines()[-2]
+
+
+def test_on_a_terminal_the_bar_tells_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    with Progress("training", 10**12, limit=90.5, stream=stream) as bar:
+        bar.step(nll=0.5)
+        bar._bar.refresh()
+    assert "/s, 1m30s left  nll 0.5" in stream.getvalue()
+
+
 def test_an_interruption_is_said() -> None:
     stream = io.StringIO()
     bar = Progress("training", 4, stream=stream)

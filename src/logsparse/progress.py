@@ -14,11 +14,19 @@ _SECONDS_BETWEEN_LINES = 20.0
 class Progress:
     """`with Progress("training", 1000) as progress: progress.step(loss=0.5)`; silent where `verbose` is False.
 
-    A total of None is one that nobody knows.
+    A total of None is one that nobody knows; `limit` is the seconds from now on after which the work ends unfinished.
     """
 
-    def __init__(self, what: str, total: int | None, *, verbose: bool = True, stream: TextIO | None = None) -> None:
-        self.what, self.total, self.done = what, total, 0
+    def __init__(
+        self,
+        what: str,
+        total: int | None,
+        *,
+        limit: float | None = None,
+        verbose: bool = True,
+        stream: TextIO | None = None,
+    ) -> None:
+        self.what, self.total, self.limit, self.done = what, total, limit, 0
         self.stream = sys.stderr if stream is None else stream
         self.verbose, self.on_terminal = verbose, self.stream.isatty()
         self.began = self.spoke = time.monotonic()
@@ -27,7 +35,7 @@ class Progress:
     def __enter__(self) -> Self:
         if self.verbose and self.on_terminal:
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
             from rich.progress import Progress as Bar
 
             columns = (
@@ -36,7 +44,7 @@ class Progress:
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[note]}"),
             )
-            self._bar = Bar(*columns, TimeRemainingColumn(), console=Console(file=self.stream), transient=True)
+            self._bar = Bar(*columns, console=Console(file=self.stream), transient=True)
             self._task = self._bar.add_task(self.what, total=self.total, note="")
             self._bar.start()
         return self
@@ -60,13 +68,17 @@ class Progress:
         if not self.verbose:
             return
         if self.on_terminal:
-            self._bar.update(self._task, completed=self.done, note=f"{self._rate():.3g}/s  {self._note}")
+            self._bar.update(self._task, completed=self.done, note=f"{self._pace()}  {self._note}")
         elif time.monotonic() - self.spoke > _SECONDS_BETWEEN_LINES:
             self.spoke = time.monotonic()
-            left = (
-                "" if self.total is None else f", {_duration((self.total - self.done) / max(self._rate(), 1e-9))} left"
-            )
-            self._line(f"{self._rate():.3g}/s{left}")
+            self._line(self._pace())
+
+    def _pace(self) -> str:
+        """The rate, and the time left: until all is done, or until the limit."""
+        left = [] if self.total is None else [(self.total - self.done) / max(self._rate(), 1e-9)]
+        if self.limit is not None:
+            left.append(max(self.limit - (time.monotonic() - self.began), 0))
+        return f"{self._rate():.3g}/s" + (f", {_duration(min(left))} left" if left else "")
 
     def _rate(self) -> float:
         return (self.done - self.resumed_at) / max(time.monotonic() - self.began, 1e-9)

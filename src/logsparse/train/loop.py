@@ -89,7 +89,9 @@ class Training:
     def run(self) -> Story:
         """Next batch, loss, backward, clip, step; now and then look, keep the best, save."""
         began, every = time.monotonic() - self.story.seconds, self.look_every
-        with Progress(f"training, seed {self.seed}", self.steps, verbose=self.verbose and self.ranks.leads) as progress:
+        minutes, told = self.train.minutes, self.verbose and self.ranks.leads
+        limit = None if minutes is None else 60 * minutes - self.story.seconds
+        with Progress(f"training, seed {self.seed}", self.steps, limit=limit, verbose=told) as progress:
             progress.skip_to(self.step)
             looked_at = self.step
             try:
