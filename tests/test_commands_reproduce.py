@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from command import logsparse, refusal
-from logsparse.commands.reproduce import NAMES, _run
+from logsparse.commands.reproduce import NAMES, _models, _run
 from logsparse.tasks import synthetic
 from logsparse.tasks.catalogue import EXPERIMENTS
 from logsparse.tasks.experiment import Experiment
@@ -171,6 +172,20 @@ def test_a_table_of_the_paper_is_run_and_shown_beside_it(tmp_path: Path) -> None
 )
 def test_a_mistake_is_one_line(words: list[str], text: str, tmp_path: Path) -> None:
     assert text in refusal("reproduce", *words, "-o", tmp_path)
+
+
+def test_a_model_that_is_named_twice_is_run_once() -> None:
+    assert _models(EXPERIMENTS["synthetic"], "transformer, transformer") == ["transformer"]
+
+
+def test_a_file_that_is_not_its_set_gives_no_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
+    times = pl.datetime_range(pl.datetime(2006, 1, 1), pl.datetime(2006, 2, 1), "1h", eager=True)
+    pl.DataFrame({"ds": times, "a": 1.0}).write_parquet(tmp_path / "solar_hourly.parquet")
+    done = logsparse("reproduce", "granularities", "--model", "seasonal-naive", "-o", tmp_path / "results")
+    assert done.code == 2
+    assert "solar_hourly.parquet must be the data set solar. Got T = 745 where 5832 is known" in done.err
+    assert not (tmp_path / "results" / "granularities.csv").exists()
 
 
 @pytest.mark.parametrize("nothing", ["", " , "])

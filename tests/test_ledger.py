@@ -148,6 +148,15 @@ def test_a_row_whose_figures_are_none_is_refused(was: bytes, becomes: bytes, tmp
         rows(tmp_path, "waves")
 
 
+@pytest.mark.parametrize("config", ["", "x", "[1]"])
+def test_a_row_without_its_settings_is_refused(config: str, tmp_path: Path) -> None:
+    record(tmp_path, Run("waves", "x", "a"), {**FACTS, "config": {}})
+    path = tmp_path / "waves.csv"
+    path.write_text(path.read_text().replace("{}", config))
+    with pytest.raises(DataError, match="Got no settings in the column config, of x, a"):
+        rows(tmp_path, "waves")
+
+
 def test_checkpoints_of_different_runs_have_different_folders() -> None:
     runs = [Run("waves", case, model, seed) for case in ("t0=24", "t0=2") for model in ("a", "b") for seed in (0, 1)]
     assert len({run.folder for run in runs}) == len(runs)

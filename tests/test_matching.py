@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from logsparse.config import Config
+from logsparse.forecaster import LogSparse
 from logsparse.tasks import matching, shapes
 from logsparse.tasks.ledger import COLUMNS, Run
 from logsparse.tasks.matching import CASE, MATCHING, config, read_last
@@ -43,6 +44,26 @@ def test_a_run_in_small_gives_a_row_and_a_trace(facts: dict[str, Any]) -> None:
     assert sum(trace["weights"]) == pytest.approx(1, abs=0.05)
     assert all(0 <= share <= 1 for share in trace["shares"].values())
     assert max(trace["tops"]) < CONTEXT - 1
+
+
+def test_the_head_is_the_one_that_gives_most_to_tops_and_spikes_together() -> None:
+    rng = np.random.default_rng(0)
+    test = shapes.shapes(3, rng, history_ends_at_a_top=True)
+    whole = config("k=6")
+    quick = replace(whole, train=replace(whole.train, epochs=1, windows=64))
+    model = LogSparse(shapes.HORIZON, config=quick, verbose=False).fit(
+        shapes.shapes(64, rng).panel, validation=test.panel
+    )
+    found = matching.look(model, test)
+    history = test.panel.cut(test.panel.lengths - shapes.HORIZON)
+    earlier = test.tops_SX & (np.arange(LENGTH) < CONTEXT - shapes.SHAPE)
+    given = []
+    for head in range(4):
+        looks = [model.attention(history, series=one, layer=0, head=head).weights for one in history.ids]
+        marks = zip(looks, earlier | test.spikes_SX, strict=True)
+        given.append(np.mean([matching._share(weights, both) for weights, both in marks]))
+    assert found["head"] == int(np.argmax(given))
+    assert sum(found["shares"].values()) == pytest.approx(max(given), rel=1e-3)
 
 
 def test_a_weight_stands_at_the_value_that_was_read_last() -> None:

@@ -58,6 +58,12 @@ def test_an_hour_of_the_original_is_the_hour_of_the_ready_file(shared_data: Path
     np.testing.assert_array_equal(ours[:, 1].to_numpy(), ready[ready.ids.index(ours.columns[1])][:8])
 
 
+def test_blank_lines_at_the_end_change_nothing(values: Doubles, tmp_path: Path) -> None:
+    text = nrel(FIRST, values[0])
+    blank = read({NAMES[0]: text + b"\r\n\n"}, tmp_path / "blank")
+    assert blank.equals(read({NAMES[0]: text}, tmp_path / "plain"))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -43,6 +43,11 @@ def test_numbers_of_the_rows_in_front_are_no_country(values: dict[str, Doubles],
     assert read(european(numbered), tmp_path / "a").equals(read(european(values), tmp_path / "b"))
 
 
+def test_blank_lines_at_the_end_change_nothing(values: dict[str, Doubles], tmp_path: Path) -> None:
+    text = european(values)
+    assert read(text + b"\n\n", tmp_path / "blank").equals(read(text, tmp_path / "plain"))
+
+
 def test_a_file_that_is_dark_at_night_is_said_to_be_of_the_sun(
     values: dict[str, Doubles], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,6 +11,7 @@ class LogsparseError(ValueError):
 
     def __init__(self, rule: str, *, got: str, hint: str) -> None:
         super().__init__(f"{rule} Got {got}. Hint: {hint}")
+        self.got = got
 
     def __reduce__(self) -> tuple[object, ...]:
         # The usual way calls the class with the finished text, which has no rule, got and hint to it.

@@ -76,8 +76,7 @@ def read(dataset: DataSet, path: Path) -> Panel:
 
 def _reason(error: Exception) -> str:
     """Of an error of ours what came, of others their first line."""
-    _, ours, rest = str(error).partition(" Got ")
-    return rest.partition(". Hint: ")[0] if ours else str(error).splitlines()[0].rstrip(".")
+    return error.got if isinstance(error, LogsparseError) else str(error).splitlines()[0].rstrip(".")
 
 
 def outside(dataset: DataSet, path: Path) -> int:

@@ -55,6 +55,8 @@ def rows(folder: Path, task: str) -> list[Row]:
             raise _refuse(path, f"a row of {row['task'] or 'no task'}")
         if not _counts(row):
             raise _refuse(path, f"a score or seed that is no number from 0 on, of {row['case']}, {row['model']}")
+        if not _is_object(row["config"]):
+            raise _refuse(path, f"no settings in the column config, of {row['case']}, {row['model']}")
     first: dict[Run, Row] = {}
     for row in found:
         first.setdefault(run_of(row), row)
@@ -102,6 +104,13 @@ def _counts(row: Row) -> bool:
         return False
     # A seed is written in one way only: 00 would count as another run than 0.
     return min(*figures, seed) >= 0 and all(map(math.isfinite, [*figures, loss])) and str(seed) == row["seed"]
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
 
 
 def missing(folder: Path, runs: Sequence[Run]) -> list[Run]:
