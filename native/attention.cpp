@@ -52,28 +52,29 @@ static View fresh(const Tensor& t, const Problem& p, int64_t rows, int64_t chann
 }
 
 static Problem problem(const std::vector<Tensor>& tensors, const Sizes& sizes, const Distances& distances, int64_t lse,
-                       uint64_t seed, double dropout) {
+                       int64_t starts, uint64_t seed, double dropout) {
   Problem p;
   p.type = static_cast<Type>(sizes[0]);
   p.batch = sizes[1], p.heads = sizes[2], p.length = sizes[3], p.width = sizes[4], p.value_width = sizes[5];
   p.first_row = sizes[6], p.threads = sizes[7] > 0 ? int(sizes[7]) : 1;
   p.distances = distances.data(), p.distance_count = int64_t(distances.size());
-  p.lse = reinterpret_cast<void*>(lse), p.seed = seed, p.dropout = dropout;
+  p.lse = reinterpret_cast<void*>(lse), p.starts = reinterpret_cast<const int64_t*>(starts);
+  p.seed = seed, p.dropout = dropout;
   p.q = view(tensors[0]), p.k = view(tensors[1]), p.v = view(tensors[2]);
   return p;
 }
 
 static void forward(const std::array<Tensor, 4>& tensors, const Sizes& sizes, const Distances& distances, int64_t lse,
-                    uint64_t seed, double dropout) {
-  Problem p = problem({tensors.begin(), tensors.end()}, sizes, distances, lse, seed, dropout);
+                    int64_t starts, uint64_t seed, double dropout) {
+  Problem p = problem({tensors.begin(), tensors.end()}, sizes, distances, lse, starts, seed, dropout);
   p.out = fresh(tensors[3], p, p.length - p.first_row, p.value_width);
   nb::gil_scoped_release release;
   chosen.forward(p);
 }
 
 static void backward(const std::array<Tensor, 7>& tensors, const Sizes& sizes, const Distances& distances, int64_t lse,
-                     uint64_t seed, double dropout) {
-  Problem p = problem({tensors.begin(), tensors.end()}, sizes, distances, lse, seed, dropout);
+                     int64_t starts, uint64_t seed, double dropout) {
+  Problem p = problem({tensors.begin(), tensors.end()}, sizes, distances, lse, starts, seed, dropout);
   p.grad_out = view(tensors[3]);
   p.grad_q = fresh(tensors[4], p, p.length, p.width), p.grad_k = fresh(tensors[5], p, p.length, p.width);
   p.grad_v = fresh(tensors[6], p, p.length, p.value_width);
@@ -81,9 +82,9 @@ static void backward(const std::array<Tensor, 7>& tensors, const Sizes& sizes, c
   chosen.backward(p);
 }
 
-// Addresses of the history's k and v, the steps' k and v, and out; (type, series, paths, heads, width, value width, history,
-// step room, threads).
-static void step(const Tensor& q, const std::array<int64_t, 5>& dense, const std::array<int64_t, 9>& sizes,
+// Addresses of the history's k and v, the steps' k and v, out, and starts (or 0); (type, series, paths, heads, width, value
+// width, history, step room, threads).
+static void step(const Tensor& q, const std::array<int64_t, 6>& dense, const std::array<int64_t, 9>& sizes,
                  const Distances& old_cells, const Distances& new_cells) {
   StepProblem p;
   p.type = static_cast<Type>(sizes[0]);
@@ -94,7 +95,7 @@ static void step(const Tensor& q, const std::array<int64_t, 5>& dense, const std
   p.q = view(q);
   const void** const places[] = {&p.history_k, &p.history_v, &p.steps_k, &p.steps_v};
   for (int i = 0; i < 4; ++i) *places[i] = reinterpret_cast<const void*>(dense[i]);
-  p.out = reinterpret_cast<void*>(dense[4]);
+  p.out = reinterpret_cast<void*>(dense[4]), p.starts = reinterpret_cast<const int64_t*>(dense[5]);
   nb::gil_scoped_release release;
   chosen.step(p);
 }
@@ -110,12 +111,12 @@ static void use(const std::string& name) {
 
 NB_MODULE(_native, m) {
   m.doc() = "logsparse CPU attention kernel: addresses and strides in, memory filled; logsparse.attention.native is its face.";
-  m.def("forward", &forward, nb::arg("tensors"), nb::arg("sizes"), nb::arg("distances"), nb::arg("lse"), nb::arg("seed"),
-        nb::arg("dropout"), "Fill out (the fourth tensor) and lse from q, k, v.");
-  m.def("backward", &backward, nb::arg("tensors"), nb::arg("sizes"), nb::arg("distances"), nb::arg("lse"), nb::arg("seed"),
-        nb::arg("dropout"), "Fill the gradients (the last three tensors) from q, k, v, grad_out and lse.");
+  m.def("forward", &forward, nb::arg("tensors"), nb::arg("sizes"), nb::arg("distances"), nb::arg("lse"),
+        nb::arg("starts"), nb::arg("seed"), nb::arg("dropout"), "Fill out (the fourth tensor) and lse from q, k, v.");
+  m.def("backward", &backward, nb::arg("tensors"), nb::arg("sizes"), nb::arg("distances"), nb::arg("lse"),
+        nb::arg("starts"), nb::arg("seed"), nb::arg("dropout"), "Fill the gradients (the last three tensors) from q, k, v, grad_out and lse.");
   m.def("step", &step, nb::arg("q"), nb::arg("dense"), nb::arg("sizes"), nb::arg("old_cells"), nb::arg("new_cells"),
-        "Fill out (the last of the dense ones) from q, the history's k and v, and the steps' own.");
+        "Fill out (the fifth of the dense ones) from q, the history's k and v, and the steps' own.");
   m.def("levels", [] {
     std::vector<std::string> names;
     for (const Level& level : available) names.emplace_back(level.name);

@@ -21,16 +21,16 @@ template <class S, class T> struct Backward {
   T **weights, **slopes;            // where each distance's tile of cell weights, and of score gradients, is written
   const T **seen_weights, **seen_slopes;  // where the keys of a tile find theirs
   Dropout<T> dropout;
-  const int64_t blocks;
   const T scale;
+  Span span;
   bool rings;
 
   // Blocks that distance s must remember; one more repeats the first, so that two neighbours are always one piece.
   static int64_t ring(int64_t s) { return s / tile + 2; }
 
   Backward(const Problem& problem, Pieces& shared, Pieces& own)
-      : p(problem), dropout(problem.dropout), blocks((p.length + tile - 1) / tile),
-        scale(T(1 / __builtin_sqrt(double(p.width)))) {
+      : p(problem), dropout(problem.dropout), scale(T(1 / __builtin_sqrt(double(p.width)))) {
+    const int64_t blocks = (p.length + tile - 1) / tile;
     q = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
     k = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
     v = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
@@ -52,34 +52,43 @@ template <class S, class T> struct Backward {
       }
   }
 
-  void clear() {
-    clear_ends(q, blocks), clear_ends(k, blocks), clear_ends(v, blocks), clear_ends(grad, blocks);
-    for (int64_t i = 0; i < (blocks + 2) * tile; ++i) lse[i] = never, delta[i] = 0;
+  bool enter(int64_t head) {
+    const Span last = span;
+    span = Span(p, head);
+    dropout.enter(p.seed, head / p.heads, head % p.heads, span.begin);
+    return !(span == last);
+  }
+
+  void ready(int64_t head, bool differs) {
+    if (differs) {
+      for (const Packed<T>& packed : {q, k, v, grad}) clear_ends(packed, span.blocks);
+      for (int64_t i = 0; i < (span.blocks + 2) * tile; ++i) lse[i] = never, delta[i] = 0;
+    }
+    clear_rows(Head<S>(p.grad_q, p, head, 0), p.width, span.begin);
+    clear_rows(Head<S>(p.grad_k, p, head, 0), p.width, span.begin);
+    clear_rows(Head<S>(p.grad_v, p, head, 0), p.value_width, span.begin);
   }
 
   void prepare(int64_t head, int64_t b, int64_t end) {
-    const int64_t batch = head / p.heads, h = head % p.heads, rows = p.length - p.first_row;
-    pack(q, b, end, Head<S>(p.q, batch, h), 0, p.length, T(scale * log2_e));
-    pack(k, b, end, Head<S>(p.k, batch, h), 0, p.length, T(1));
-    pack(v, b, end, Head<S>(p.v, batch, h), 0, p.length, T(1));
-    Head<S> source(p.grad_out, batch, h);
-    source.data -= p.first_row * source.row;
-    pack(grad, b, end, source, p.first_row, p.length, T(1));
-    const T* kept = static_cast<const T*>(p.lse) + head * rows - p.first_row;
-    for (int64_t l = b * tile; l < end * tile && l < p.length; ++l)
-      if (l >= p.first_row) lse[l] = kept[l];
+    pack(q, b, end, Head<S>(p.q, p, head, span.begin), 0, span.length, T(scale * log2_e));
+    pack(k, b, end, Head<S>(p.k, p, head, span.begin), 0, span.length, T(1));
+    pack(v, b, end, Head<S>(p.v, p, head, span.begin), 0, span.length, T(1));
+    pack(grad, b, end, Head<S>(p.grad_out, p, head, span.begin - p.first_row), span.first_row, span.length, T(1));
+    const T* kept = static_cast<const T*>(p.lse) + head * (p.length - p.first_row) + span.begin - p.first_row;
+    for (int64_t l = b * tile; l < end * tile && l < span.length; ++l)
+      if (l >= span.first_row) lse[l] = kept[l];
   }
 
   void whole(int64_t head) {
-    for (int64_t b = 0; b < blocks; b += stretch) prepare(head, b, b + stretch < blocks ? b + stretch : blocks);
+    for (int64_t b = 0; b < span.blocks; b += stretch)
+      prepare(head, b, b + stretch < span.blocks ? b + stretch : span.blocks);
     if (!rings) {
       for (int n = 0; n < phases; ++n)
-        for (int64_t b = 0; b < blocks; ++b) phase(n, head, b);
+        for (int64_t b = 0; b < span.blocks; ++b) phase(n, head, b);
       return;
     }
-    dropout.enter(p.seed, head / p.heads, head % p.heads);
-    turn_rings(blocks, true);
-    for (int64_t b = blocks - 1; b >= 0; --b) {
+    turn_rings(span.blocks, true);
+    for (int64_t b = span.blocks - 1; b >= 0; --b) {
       turn_rings(b, false);
       rows_of(head, b);
       repeat_first(b);
@@ -88,7 +97,6 @@ template <class S, class T> struct Backward {
   }
 
   void phase(int n, int64_t head, int64_t b) {
-    dropout.enter(p.seed, head / p.heads, head % p.heads);
     if (n == 0) {
       rows_of(head, b);
     } else {
@@ -124,7 +132,7 @@ template <class S, class T> struct Backward {
   // Gradient of the queries of a tile; leaves the cells' weights, their scores' gradients, and each row's mean of these.
   void rows_of(int64_t head, int64_t b) {
     const int64_t start = b * tile, count = distances_in_reach(p, start);
-    const Reach back{start, p.length, -1};
+    const Reach back{start, span.length, -1};
     tile_dots(q.block(b), k, back, p.distances, count, weights);
     tile_dots(grad.block(b), v, back, p.distances, count, slopes);
     for (int i = 0; i < tile; i += lanes<T>) {
@@ -154,14 +162,14 @@ template <class S, class T> struct Backward {
 
   int64_t distances_in_sight(int64_t start) const {
     int64_t count = p.distance_count;
-    while (p.distances[count - 1] + start >= p.length) --count;
+    while (p.distances[count - 1] + start >= span.length) --count;
     return count;
   }
 
   // The weights and score gradients of the cells in which the keys of a tile are seen, computed from the keys' side.
   void weigh_keys(int64_t b) {
     const int64_t start = b * tile, count = distances_in_sight(start);
-    const Reach ahead{start, p.length, 1};
+    const Reach ahead{start, span.length, 1};
     tile_dots(k.block(b), q, ahead, p.distances, count, weights);
     tile_dots(v.block(b), grad, ahead, p.distances, count, slopes);
     for (int64_t m = 0; m < count; ++m) {
@@ -177,7 +185,7 @@ template <class S, class T> struct Backward {
 
   void gather_keys(int64_t head, int64_t b) {
     const int64_t start = b * tile, count = distances_in_sight(start);
-    const Reach ahead{start, p.length, 1};
+    const Reach ahead{start, span.length, 1};
     gather(sum_width, q, ahead, count, seen_slopes);
     write(sum_width, p.grad_k, head, start, T(ln_2));  // q was packed with log2(e) on it
     gather(sum_value, grad, ahead, count, seen_weights);
@@ -190,8 +198,8 @@ template <class S, class T> struct Backward {
   }
 
   void write(const Packed<T>& sum, const View& view, int64_t head, int64_t start, T factor) {
-    const int64_t hi = p.length - start < tile ? p.length - start : tile;
-    unpack(sum.block(0), sum.width, Head<S>(view, head / p.heads, head % p.heads), start, 0, hi, factor);
+    const int64_t hi = span.length - start < tile ? span.length - start : tile;
+    unpack(sum.block(0), sum.width, Head<S>(view, p, head, span.begin), start, 0, hi, factor);
   }
 };
 

@@ -25,12 +25,12 @@ template <class S, class T> struct Forward {
   Packed<T> k, v, q, sum;
   T *scores, *maximum, *total, *rescale;
   Dropout<T> dropout;
-  const int64_t blocks, first_block;
   const T scale;
+  Span span;
 
   Forward(const Problem& problem, Pieces& shared, Pieces& own)
-      : p(problem), dropout(problem.dropout), blocks((p.length + tile - 1) / tile), first_block(p.first_row / tile),
-        scale(T(log2_e / __builtin_sqrt(double(p.width)))) {
+      : p(problem), dropout(problem.dropout), scale(T(log2_e / __builtin_sqrt(double(p.width)))) {
+    const int64_t blocks = (p.length + tile - 1) / tile;
     k = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
     v = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
     q = {own.take<T>(Packed<T>::size(stretch, p.width)), p.width};
@@ -39,44 +39,55 @@ template <class S, class T> struct Forward {
     maximum = own.take<T>(tile), total = own.take<T>(tile), rescale = own.take<T>(tile);
   }
 
-  void clear() { clear_ends(k, blocks), clear_ends(v, blocks); }
+  bool enter(int64_t head) {
+    const Span last = span;
+    span = Span(p, head);
+    dropout.enter(p.seed, head / p.heads, head % p.heads, span.begin);
+    return !(span == last);
+  }
+
+  void ready(int64_t head, bool differs) {
+    if (differs) clear_ends(k, span.blocks), clear_ends(v, span.blocks);
+    if (span.begin > p.first_row) {
+      clear_rows(Head<S>(p.out, p, head, 0), p.value_width, span.begin - p.first_row);
+      std::memset(lse_of(head) + p.first_row - span.begin, 0, (span.begin - p.first_row) * sizeof(T));
+    }
+  }
 
   void prepare(int64_t head, int64_t b, int64_t end) {
-    const int64_t batch = head / p.heads, h = head % p.heads;
-    pack(k, b, end, Head<S>(p.k, batch, h), 0, p.length, T(1));
-    pack(v, b, end, Head<S>(p.v, batch, h), 0, p.length, T(1));
+    pack(k, b, end, Head<S>(p.k, p, head, span.begin), 0, span.length, T(1));
+    pack(v, b, end, Head<S>(p.v, p, head, span.begin), 0, span.length, T(1));
   }
 
   // Stretch by stretch, so that what was packed last is still in the cache when its rows are computed.
   void whole(int64_t head) {
-    for (int64_t b = 0; b < blocks; b += stretch) {
-      const int64_t end = b + stretch < blocks ? b + stretch : blocks;
+    for (int64_t b = 0; b < span.blocks; b += stretch) {
+      const int64_t end = b + stretch < span.blocks ? b + stretch : span.blocks;
       prepare(head, b, end);
-      Head<S> source(p.q, head / p.heads, head % p.heads);
-      source.data += b * tile * source.row;
-      pack(q, 0, end - b, source, 0, p.length - b * tile, scale);
+      pack_queries(head, b, end);
       for (int64_t i = b; i < end; ++i)
-        if (i >= first_block) tile_of(head, i, q.block(i - b));
+        if (i >= span.first_row / tile) tile_of(head, i, q.block(i - b));
     }
   }
 
   void phase(int, int64_t head, int64_t b) {
-    if (b < first_block) return;
-    Head<S> source(p.q, head / p.heads, head % p.heads);
-    source.data += b * tile * source.row;
-    pack(q, 0, 1, source, 0, p.length - b * tile, scale);
+    if (b < span.first_row / tile) return;
+    pack_queries(head, b, b + 1);
     tile_of(head, b, q.block(0));
+  }
+
+  void pack_queries(int64_t head, int64_t b, int64_t end) {
+    pack(q, 0, end - b, Head<S>(p.q, p, head, span.begin + b * tile), 0, span.length - b * tile, scale);
   }
 
   void tile_of(int64_t head, int64_t b, const T* queries) {
     const int64_t start = b * tile;
-    dropout.enter(p.seed, head / p.heads, head % p.heads);
     std::memset(sum.block(0), 0, sum.block_size() * sizeof(T));
     for (int i = 0; i < tile; ++i) maximum[i] = lowest, total[i] = 0;
 
     T* rows[chunk_max];
     for (int m = 0; m < chunk_max; ++m) rows[m] = scores + m * tile;
-    const Reach back{start, p.length, -1};
+    const Reach back{start, span.length, -1};
     const int64_t reach = distances_in_reach(p, start);
     for (int64_t m = 0, size; m < reach; m += size) {
       const int64_t chunks = (reach - m + chunk_max - 1) / chunk_max;
@@ -129,11 +140,16 @@ template <class S, class T> struct Forward {
       store(maximum + i, load(maximum + i) + log2<T>(weights));
     }
     rescale_sum();
-    const int64_t lo = p.first_row > start ? p.first_row - start : 0;
-    const int64_t hi = p.length - start < tile ? p.length - start : tile;
-    unpack(sum.block(0), p.value_width, Head<S>(p.out, head / p.heads, head % p.heads), start - p.first_row, lo, hi, T(1));
-    T* lse = static_cast<T*>(p.lse) + head * (p.length - p.first_row) + start - p.first_row;
+    const int64_t lo = span.first_row > start ? span.first_row - start : 0;
+    const int64_t hi = span.length - start < tile ? span.length - start : tile;
+    unpack(sum.block(0), p.value_width, Head<S>(p.out, p, head, span.begin - p.first_row), start, lo, hi, T(1));
+    T* lse = lse_of(head) + start;
     for (int64_t i = lo; i < hi; ++i) lse[i] = maximum[i];
+  }
+
+  // Log-sum-exp of the rows of the span; those before its first row are not there.
+  T* lse_of(int64_t head) const {
+    return static_cast<T*>(p.lse) + head * (p.length - p.first_row) + span.begin - p.first_row;
   }
 };
 

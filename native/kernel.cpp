@@ -9,11 +9,10 @@ namespace logsparse {
 namespace LOGSPARSE_ISA {
 
 template <template <class, class> class Work> void dispatch(const Problem& p) {
-  const int64_t blocks = (p.length + tile - 1) / tile;
   switch (p.type) {
-    case Type::float32: return run<Work<float, float>>(p, blocks);
-    case Type::float64: return run<Work<double, double>>(p, blocks);
-    case Type::bfloat16: return run<Work<bfloat16, float>>(p, blocks);
+    case Type::float32: return run<Work<float, float>>(p);
+    case Type::float64: return run<Work<double, double>>(p);
+    case Type::bfloat16: return run<Work<bfloat16, float>>(p);
   }
 }
 

@@ -46,8 +46,27 @@ template <class T> LOGSPARSE_INLINE Vec<T> load_wide(const bfloat16* p) {
 template <class S> struct Head {
   S* data;
   int64_t row, channel;
-  Head(const View& view, int64_t batch, int64_t head)
-      : data(static_cast<S*>(view.data) + batch * view.batch + head * view.head), row(view.row), channel(view.channel) {}
+  // Head number `head` of all batch rows, from position `from` on.
+  Head(const View& view, const Problem& p, int64_t head, int64_t from)
+      : data(static_cast<S*>(view.data) + head / p.heads * view.batch + head % p.heads * view.head + from * view.row),
+        row(view.row), channel(view.channel) {}
+};
+
+// The sequence of one head: positions from its batch row's start on, counted from there. A pattern knows distances only,
+// so that padding on the left leaves a shorter problem of the same kind; what stands in the padding is never read.
+struct Span {
+  int64_t begin = 0;      // where it starts in memory
+  int64_t length = -1;
+  int64_t first_row = 0;  // the first row that is asked for
+  int64_t blocks = 0;
+  Span() = default;
+  Span(const Problem& p, int64_t head) {
+    const int64_t start = p.starts == nullptr ? 0 : p.starts[head / p.heads];
+    begin = start < p.length ? start : p.length, length = p.length - begin;
+    first_row = p.first_row > begin ? p.first_row - begin : 0;
+    blocks = (length + tile - 1) / tile;
+  }
+  bool operator==(const Span& other) const { return begin == other.begin && length == other.length; }
 };
 
 template <class T> struct Packed {
@@ -167,6 +186,12 @@ void unpack(const T* block, int64_t width, const Head<S>& target, int64_t start,
       for (int64_t i = lo; i < hi; ++i) narrow(row[i] * factor, out + i * target.row);
     }
   }
+}
+
+// Rows [0, count) become zero: what padding gives, and what it gets as gradient.
+template <class S> void clear_rows(const Head<S>& target, int64_t width, int64_t count) {
+  for (int64_t l = 0; l < count; ++l)
+    for (int64_t c = 0; c < width; ++c) target.data[l * target.row + c * target.channel] = S(0);
 }
 
 }  // namespace LOGSPARSE_ISA

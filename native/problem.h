@@ -18,6 +18,7 @@ struct Problem {
   int64_t width = 0;        // channels of q and k
   int64_t value_width = 0;  // channels of v and of the result
   int64_t first_row = 0;    // rows before it are somebody else's work: out, lse and grad_out start at it
+  const int64_t* starts = nullptr;  // first real position of each batch row; null: 0 for all
   const int64_t* distances = nullptr;  // ascending, the first one is 0, all below length
   int64_t distance_count = 0;
   uint64_t seed = 0;
@@ -38,6 +39,7 @@ struct StepProblem {
   const int64_t* old_cells = nullptr;  // rows of the history, ascending
   const int64_t* new_cells = nullptr;  // the paths' own steps, ascending
   int64_t old_count = 0, new_count = 0;
+  const int64_t* starts = nullptr;  // first real cell of each series' history; null: 0 for all
   int threads = 1;
   View q;  // row: the path
   const void *history_k = nullptr, *history_v = nullptr, *steps_k = nullptr, *steps_v = nullptr;

@@ -42,52 +42,62 @@ struct Pieces {
   }
 };
 
+// A team of threads, each with `bytes` of its own memory, all of which run `body(memory)`; or none of them does, if memory
+// is missing for one: a thread that failed alone would leave the others waiting for it in the body's loops.
+template <class Body> void team(int threads, size_t bytes, Body body) {
+  bool failed = false;
+#pragma omp parallel num_threads(threads)
+  {
+    static thread_local Scratch kept;
+    if (!kept.reserve(bytes)) {
+#pragma omp atomic write
+      failed = true;
+    }
+#pragma omp barrier
+    if (!failed) body(static_cast<char*>(kept.data));
+    kept.relax();
+  }
+  if (failed) throw std::bad_alloc();
+}
+
 constexpr int stretch = 16;  // blocks packed in one go
 
-// Work has: a constructor (problem, shared pieces, own pieces), clear(), prepare(head, from, to), `phases` passes
-// phase(n, head, block) that may run in any order of blocks once the pass before is complete, and whole(head).
+// Work has: a constructor (problem, shared pieces, own pieces); enter(head), which returns whether its span differs from the
+// last one's; ready(head, differs), for whoever owns the shared pieces; prepare(head, from, to); `phases` passes
+// phase(n, head, block) that may run in any order of blocks once the pass before is complete; and whole(head).
 // With at least as many heads as threads each thread takes whole heads; otherwise all threads share one head at a time.
-template <class Work> void run(const Problem& p, int64_t blocks) {
+template <class Work> void run(const Problem& p) {
   const int64_t heads = p.batch * p.heads;
   const bool together = heads < p.threads;
   Pieces shared_count, own_count;
   Work(p, shared_count, own_count);
   Scratch common;
-  bool failed = together && !common.reserve(shared_count.used);
-#pragma omp parallel num_threads(p.threads)
-  {
-    static thread_local Scratch kept;
-    if (!kept.reserve(own_count.used + (together ? 0 : shared_count.used))) {
-#pragma omp atomic write
-      failed = true;
-    }
-#pragma omp barrier
-    if (!failed) {
-      Pieces own{static_cast<char*>(kept.data)};
-      Pieces shared{together ? static_cast<char*>(common.data) : own.data + own_count.used};
-      Work work(p, shared, own);
-      if (together) {
+  if (together && !common.reserve(shared_count.used)) throw std::bad_alloc();
+  team(p.threads, own_count.used + (together ? 0 : shared_count.used), [&](char* memory) {
+    Pieces own{memory};
+    Pieces shared{together ? static_cast<char*>(common.data) : memory + own_count.used};
+    Work work(p, shared, own);
+    if (together) {
+      for (int64_t head = 0; head < heads; ++head) {
+        const bool differs = work.enter(head);
+        const int64_t blocks = work.span.blocks;
 #pragma omp single
-        work.clear();
-        for (int64_t head = 0; head < heads; ++head) {
+        work.ready(head, differs);
 #pragma omp for schedule(static)
-          for (int64_t b = 0; b < blocks; b += stretch) work.prepare(head, b, b + stretch < blocks ? b + stretch : blocks);
-          for (int n = 0; n < Work::phases; ++n) {
+        for (int64_t b = 0; b < blocks; b += stretch) work.prepare(head, b, b + stretch < blocks ? b + stretch : blocks);
+        for (int n = 0; n < Work::phases; ++n) {
 #pragma omp for schedule(dynamic)
-            for (int64_t b = 0; b < blocks; ++b) work.phase(n, head, b);
-          }
-        }
-      } else {
-        work.clear();
-#pragma omp for schedule(dynamic)
-        for (int64_t head = 0; head < heads; ++head) {
-          work.whole(head);
+          for (int64_t b = 0; b < blocks; ++b) work.phase(n, head, b);
         }
       }
+    } else {
+#pragma omp for schedule(dynamic)
+      for (int64_t head = 0; head < heads; ++head) {
+        work.ready(head, work.enter(head));
+        work.whole(head);
+      }
     }
-    kept.relax();
-  }
-  if (failed) throw std::bad_alloc();
+  });
 }
 
 }  // namespace LOGSPARSE_ISA

@@ -3,10 +3,8 @@
 #pragma once
 #include <algorithm>
 #include <cstring>
-#include <new>
-#include <vector>
 
-#include "problem.h"
+#include "scratch.h"
 #include "simd.h"
 
 namespace logsparse {
@@ -16,28 +14,34 @@ template <class T> struct Step {
   static constexpr int wide = lanes<T>, pair = 2 * wide;
   static constexpr T lowest = T(-1e30);  // weight 0 after the softmax
   const StepProblem& p;
-  const int64_t old_room, new_room, value_room;  // rounded up to whole pairs of vectors
+  const int64_t new_room, value_room;  // rounded up to whole pairs of vectors
   const T scale;
   const bool neighbours;  // the history's cells follow each other: they are read where they lie
+  const int64_t* old_cells = nullptr;  // those that the series has
+  int64_t old_count = 0, old_room = 0;
   const T *k = nullptr, *v = nullptr;
   int64_t k_channel = 0, v_row = 0;
-  std::vector<T> gathered_k, gathered_v, q, scores, sum;
+  T *gathered_k = nullptr, *gathered_v = nullptr, *q, *scores, *sum;
 
   static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-  explicit Step(const StepProblem& problem)
-      : p(problem), old_room(round_up(p.old_count, pair)), new_room(round_up(p.new_count, pair)),
-        value_room(round_up(p.value_width, pair)), scale(T(1.4426950408889634074 / __builtin_sqrt(double(p.width)))),
+  Step(const StepProblem& problem, Pieces& own)
+      : p(problem), new_room(round_up(p.new_count, pair)), value_room(round_up(p.value_width, pair)),
+        scale(T(1.4426950408889634074 / __builtin_sqrt(double(p.width)))),
         neighbours(p.old_count == 0 || p.old_cells[p.old_count - 1] - p.old_cells[0] == p.old_count - 1) {
-    if (!neighbours) gathered_k.resize(p.width * old_room), gathered_v.resize(p.old_count * value_room);
-    q.resize(4 * p.width), scores.resize(4 * (old_room + new_room)), sum.resize(4 * value_room);
+    const int64_t room = round_up(p.old_count, pair);
+    if (!neighbours) gathered_k = own.take<T>(p.width * room), gathered_v = own.take<T>(p.old_count * value_room);
+    q = own.take<T>(4 * p.width), scores = own.take<T>(4 * (room + new_room)), sum = own.take<T>(4 * value_room);
   }
 
   void series_head(int64_t series, int64_t head) {
+    const int64_t* const end = p.old_cells + p.old_count;
+    old_cells = p.starts == nullptr ? p.old_cells : std::lower_bound(p.old_cells, end, p.starts[series]);
+    old_count = end - old_cells, old_room = round_up(old_count, pair);
     const T* all_k = static_cast<const T*>(p.history_k) + (series * p.heads + head) * p.width * p.history;
     const T* all_v = static_cast<const T*>(p.history_v) + (series * p.heads + head) * p.history * p.value_width;
     if (neighbours) {
-      const int64_t first = p.old_count ? p.old_cells[0] : 0;
+      const int64_t first = old_count ? old_cells[0] : 0;
       k = all_k + first, k_channel = p.history, v = all_v + first * p.value_width, v_row = p.value_width;
     } else {
       gather(all_k, all_v);
@@ -50,10 +54,10 @@ template <class T> struct Step {
   // The history's cells side by side: keys channel by channel, values row by row.
   void gather(const T* all_k, const T* all_v) {
     for (int64_t d = 0; d < p.width; ++d)
-      for (int64_t m = 0; m < p.old_count; ++m) gathered_k[d * old_room + m] = all_k[d * p.history + p.old_cells[m]];
-    for (int64_t m = 0; m < p.old_count; ++m)
-      std::memcpy(&gathered_v[m * value_room], all_v + p.old_cells[m] * p.value_width, p.value_width * sizeof(T));
-    k = gathered_k.data(), k_channel = old_room, v = gathered_v.data(), v_row = value_room;
+      for (int64_t m = 0; m < old_count; ++m) gathered_k[d * old_room + m] = all_k[d * p.history + old_cells[m]];
+    for (int64_t m = 0; m < old_count; ++m)
+      std::memcpy(&gathered_v[m * value_room], all_v + old_cells[m] * p.value_width, p.value_width * sizeof(T));
+    k = gathered_k, k_channel = old_room, v = gathered_v, v_row = value_room;
   }
 
   template <int G> void paths_of(int64_t series, int64_t head, int64_t path) {
@@ -76,7 +80,7 @@ template <class T> struct Step {
       T* into = &sum[g * value_room];
       add_own(rows, &scores[g * room + old_room], into);
       T* out = static_cast<T*>(p.out) + ((series * p.paths + path + g) * p.heads + head) * p.value_width;
-      const T share = T(1) / total[g];
+      const T share = total[g] == 0 ? T(0) : T(1) / total[g];  // 0: a row of the padding, which sees nothing
       for (int64_t e = 0; e < p.value_width; ++e) out[e] = into[e] * share;
     }
   }
@@ -117,7 +121,7 @@ template <class T> struct Step {
         into[m] = found;
       }
     }
-    for (int64_t m = p.old_count; m < old_room; ++m) scores[g * room + m] = lowest;
+    for (int64_t m = old_count; m < old_room; ++m) scores[g * room + m] = lowest;
     for (int64_t m = p.new_count; m < new_room; ++m) into[m] = lowest;
   }
 
@@ -144,7 +148,7 @@ template <class T> struct Step {
   template <int G> void mix(int64_t room) {
     for (int64_t e = 0; e < value_room; e += pair) {
       Vec<T> low[G] = {}, high[G] = {};
-      for (int64_t m = 0; m < p.old_count; ++m) {
+      for (int64_t m = 0; m < old_count; ++m) {
         const Vec<T> a = load(v + m * v_row + e), b = load(v + m * v_row + e + wide);
         for (int g = 0; g < G; ++g) {
           const Vec<T> weight = all<T>(scores[g * room + m]);
@@ -175,20 +179,14 @@ template <class T> struct Step {
 };
 
 template <class T> void run_step(const StepProblem& p) {
-  bool failed = false;
-  const int64_t tasks = p.series * p.heads;
-#pragma omp parallel num_threads(p.threads)
-  {
-    try {
-      Step<T> work(p);
+  Pieces count;
+  Step<T>(p, count);
+  team(p.threads, count.used, [&](char* memory) {
+    Pieces own{memory};
+    Step<T> work(p, own);
 #pragma omp for schedule(dynamic)
-      for (int64_t task = 0; task < tasks; ++task) work.series_head(task / p.heads, task % p.heads);
-    } catch (const std::bad_alloc&) {
-#pragma omp atomic write
-      failed = true;
-    }
-  }
-  if (failed) throw std::bad_alloc();
+    for (int64_t task = 0; task < p.series * p.heads; ++task) work.series_head(task / p.heads, task % p.heads);
+  });
 }
 
 }  // namespace LOGSPARSE_ISA

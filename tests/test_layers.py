@@ -25,7 +25,7 @@ ORDER = [
     "defaults",
     "pictures", "progress",
     "attention.panels", "attention.draw",
-    "attention.dropout", "attention.dense", "attention.shifted", "attention.native", "attention.attend",
+    "attention.inputs", "attention.dropout", "attention.dense", "attention.shifted", "attention.native", "attention.attend",
     "attention.weights", "attention.step", "attention.layer",
     "model.inverse_cdf", "model.likelihood", "model.network", "model.decode", "model.transformer", "model.recurrent",
     "model.kalman", "model.statespace", "model.sample", "model.attending",

@@ -49,7 +49,7 @@ def test_gradcheck_passes(dropout: float) -> None:
     seed = torch.tensor(3) if dropout else None
 
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return native(q, k, v, local(3).distances(11), 2, dropout, seed)
+        return native(q, k, v, local(3).distances(11), 2, dropout, seed, torch.tensor([4]))
 
     assert torch.autograd.gradcheck(run, random_inputs((1, 2, 11, 3), values=2))
 
@@ -59,7 +59,8 @@ def test_the_operator_passes_torch_s_own_checks(dropout: float) -> None:
     for seed in (0, 1):
         q, k, v = random_inputs((1, 2, 70, 3), seed=seed)
         number = torch.tensor(5) if dropout else None
-        torch.library.opcheck(_attend, (q, k, v, [0, 1, 2, 4, 60], 1, dropout, number))
+        for starts in (None, torch.tensor([9])):
+            torch.library.opcheck(_attend, (q, k, v, [0, 1, 2, 4, 60], 1, dropout, number, starts))
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])

@@ -44,3 +44,16 @@ def test_a_row_s_cells_are_those_of_the_mask(pattern: Pattern) -> None:
     mask = pattern.mask(23)
     for row in range(23):
         assert list(pattern.row(row)) == mask[row].nonzero()[0].tolist()
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
+def test_padding_has_exactly_no_weight(pattern: Pattern) -> None:
+    q, k = example(23)
+    starts = torch.tensor([9, 22])
+    matrix = weights_matrix(q, k, pattern, starts)
+    for b, start in enumerate(starts.tolist()):
+        assert (matrix[b, :, :, :start] == 0).all()
+        assert (matrix[b, :, :start] == 0).all()
+        torch.testing.assert_close(matrix[b, :, start:].sum(-1), torch.ones_like(matrix[b, :, start:, 0]))
+        for row in range(start, 23):
+            torch.testing.assert_close(weights_row(q, k, pattern, row, starts.clamp(max=row))[b], matrix[b, :, row])

@@ -1,17 +1,18 @@
 """q, k, v, pattern -> attention over the pattern's cells: the one front of every backend.
 
     out = attend(q, k, v, logsparse())                    # (B, H, L, E); autograd and torch.compile work
+    out = attend(q, k, v, logsparse(), starts=starts_B)   # rows and keys before each start are padding
 
 | backend | what it does | when `auto` takes it |
 |---|---|---|
 | native | the C++ kernel: time O(L * M), memory O(L), any strides | on a CPU, where it was built |
-| sdpa | torch's own attention | full pattern without dropout; not where native has channel-first memory to read |
+| sdpa | torch's own attention | full pattern without dropout or padding; not where native has channel-first memory to read |
 | shifted | plain torch, memory O(L * M) | otherwise |
 | dense | an L x L mask: the oracle of the tests | never |
 
 All of them give the same numbers for finite inputs, with dropout too: its mask depends on the seed and the cell only.
-A NaN is nobody's business to keep apart: where SDPA serves, it spreads as 0 * NaN does. The result has the type of q,
-autocast or not. The kernel keeps its log-sum-exp in the type of q: float32 gradients lose digits where scores pass 1e4.
+NaNs are not isolated between rows: where SDPA serves, they spread as 0 * NaN does. What stands in padding is never seen,
+NaN or not: no weight goes to it, and its own rows are 0. The result has the type of q, autocast or not. The kernel keeps its log-sum-exp in the type of q: float32 gradients lose digits where scores pass 1e4.
 `torch.compile(fullgraph=True)` takes dropout from the global generator only.
 """
 
@@ -26,13 +27,13 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from logsparse.attention.dense import dense
 from logsparse.attention.dropout import draw_seed
+from logsparse.attention.inputs import check_attention, check_pattern, check_starts
 from logsparse.attention.native import available, native
 from logsparse.attention.pattern import Pattern
 from logsparse.attention.shifted import pattern_weights, shifted
-from logsparse.errors import ConfigError, DataError
+from logsparse.errors import ConfigError
 
 BACKENDS = ("auto", "dense", "sdpa", "shifted", "native")
-_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
 def attend(
@@ -44,53 +45,82 @@ def attend(
     backend: str = "auto",
     dropout: float = 0.0,
     generator: torch.Generator | None = None,
+    starts: Tensor | None = None,
 ) -> Tensor:
-    """q, k (B, H, L, D), v (B, H, L, E) in any strides -> (B, H, L, E); scores are scaled by 1 / sqrt(D)."""
-    _check(q, k, v, pattern)
-    _check_settings(q, backend, dropout, generator)
+    """q, k (B, H, L, D), v (B, H, L, E) in any strides -> (B, H, L, E); scores are scaled by 1 / sqrt(D).
+
+    `starts`, int64 (B,): the first real position per batch row; what stands before it is padding.
+    """
+    check_pattern(pattern)
+    check_attention(q, k, v)
+    check_starts(starts, q)
+    _check_settings(backend, dropout, generator)
     length = q.shape[2]
     distances = pattern.distances(length)
     is_full = len(distances) == length or pattern.dense_rows >= length
     forward_mode = _has_tangent(q, k, v)
-    chosen = _choose(q, is_full and dropout == 0, forward_mode) if backend == "auto" else backend
-    if chosen == "sdpa":
-        _check_sdpa(is_full, dropout)
+    plain = is_full and dropout == 0 and starts is None
+    chosen = _choose(q, plain, forward_mode) if backend == "auto" else backend
+    if chosen == "sdpa" and not plain:
+        raise ConfigError(
+            "Backend sdpa serves the full pattern without dropout or padding only.",
+            got="another pattern" if not is_full else f"dropout={dropout}" if dropout else "starts",
+            hint="use backend='auto'.",
+        )
     if chosen == "native":
         _check_native(q, forward_mode)
     seed = draw_seed(generator) if dropout > 0 else None
     # Autocast would reach some backends and not others.
     with torch.autocast(q.device.type, enabled=False):
-        return _attend(q, k, v, pattern, chosen, dropout, seed)
+        return _attend((q, k, v), pattern, chosen, dropout, seed, starts)
 
 
 def _attend(
-    q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, chosen: str, dropout: float, seed: Tensor | None
+    qkv: tuple[Tensor, Tensor, Tensor],
+    pattern: Pattern,
+    chosen: str,
+    dropout: float,
+    seed: Tensor | None,
+    starts: Tensor | None,
 ) -> Tensor:
+    q, k, v = qkv if starts is None or chosen == "native" else (_without_padding(x, starts) for x in qkv)
     length = q.shape[2]
     distances = pattern.distances(length)
     if chosen == "sdpa":
         return scaled_dot_product_attention(q, k, v, is_causal=True)
     if chosen == "dense":
-        return dense(q, k, v, torch.from_numpy(pattern.mask(length)).to(q.device), dropout, seed)
+        return dense(q, k, v, torch.from_numpy(pattern.mask(length)).to(q.device), dropout, seed, starts)
     over_cells = native if chosen == "native" else shifted
     corner = 0 if len(distances) == length else min(pattern.dense_rows, length)
     if corner == 0:
-        return over_cells(q, k, v, distances, 0, dropout, seed)
+        return over_cells(q, k, v, distances, 0, dropout, seed, starts)
     first_q, first_k, first_v = (x[:, :, :corner] for x in (q, k, v))
-    if seed is None and not (chosen == "native" and _channel_first(q)):
+    if seed is None and starts is None and not (chosen == "native" and _channel_first(q)):
         head = scaled_dot_product_attention(first_q, first_k, first_v, is_causal=True)
     else:
-        head = over_cells(first_q, first_k, first_v, tuple(range(corner)), 0, dropout, seed)
+        head = over_cells(first_q, first_k, first_v, tuple(range(corner)), 0, dropout, seed, starts)
     if corner == length:
         return head
-    return torch.cat([head, over_cells(q, k, v, distances, corner, dropout, seed)], dim=2)
+    return torch.cat([head, over_cells(q, k, v, distances, corner, dropout, seed, starts)], dim=2)
 
 
-def attention_weights(q: Tensor, k: Tensor, pattern: Pattern) -> tuple[Tensor, tuple[int, ...]]:
+def attention_weights(
+    q: Tensor, k: Tensor, pattern: Pattern, starts: Tensor | None = None
+) -> tuple[Tensor, tuple[int, ...]]:
     """Weights over the pattern's cells, (B, H, L, M), and the M distances; dense first rows are not shown."""
-    _check(q, k, k, pattern)
+    check_pattern(pattern)
+    check_attention(q, k, k)
+    check_starts(starts, q)
     distances = pattern.distances(q.shape[2])
-    return pattern_weights(q, k, distances), distances
+    if starts is not None:
+        q, k = _without_padding(q, starts), _without_padding(k, starts)
+    return pattern_weights(q, k, distances, starts), distances
+
+
+def _without_padding(x_BHLD: Tensor, starts_B: Tensor) -> Tensor:
+    """Zeros where padding stands: a weight of 0 does not hide a NaN."""
+    where_L = torch.arange(x_BHLD.shape[2], device=x_BHLD.device)
+    return x_BHLD.masked_fill((where_L < starts_B[:, None])[:, None, :, None], 0)
 
 
 def _choose(q: Tensor, plain: bool, forward_mode: bool) -> str:
@@ -111,15 +141,6 @@ def _has_tangent(*tensors: Tensor) -> bool:
     return inside >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in tensors)  # type: ignore[no-untyped-call]
 
 
-def _check_sdpa(is_full: bool, dropout: float) -> None:
-    if not is_full or dropout > 0:
-        raise ConfigError(
-            "Backend sdpa serves the full pattern without dropout only.",
-            got="another pattern" if not is_full else f"dropout={dropout}",
-            hint="use backend='auto'.",
-        )
-
-
 def _check_native(q: Tensor, forward_mode: bool) -> None:
     reason = (
         str(q.device)
@@ -138,7 +159,7 @@ def _check_native(q: Tensor, forward_mode: bool) -> None:
         )
 
 
-def _check_settings(q: Tensor, backend: str, dropout: float, generator: object) -> None:
+def _check_settings(backend: str, dropout: float, generator: object) -> None:
     if backend not in BACKENDS:
         raise ConfigError(f"backend must be one of {', '.join(BACKENDS)}.", got=repr(backend), hint="use 'auto'.")
     if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
@@ -146,35 +167,4 @@ def _check_settings(q: Tensor, backend: str, dropout: float, generator: object) 
     if not isinstance(generator, torch.Generator | None):
         raise ConfigError(
             "generator must be a torch.Generator.", got=repr(generator), hint="torch.Generator().manual_seed(0)."
-        )
-    if q.dtype not in _DTYPES:
-        raise DataError(
-            "q, k and v must be float32, float64 or bfloat16.", got=str(q.dtype), hint="convert them with .float()."
-        )
-
-
-def _check(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern) -> None:
-    if not isinstance(pattern, Pattern):
-        raise ConfigError(
-            "pattern must be a Pattern.", got=repr(pattern), hint="call one, for example logsparse() or restart(96)."
-        )
-    shapes = [tuple(x.shape) for x in (q, k, v)]
-    if (
-        q.ndim != 4
-        or shapes[0] != shapes[1]
-        or v.ndim != 4
-        or shapes[0][:3] != shapes[2][:3]
-        or 0 in (*q.shape, *v.shape)
-    ):
-        raise DataError(
-            "q and k must be (batch, heads, length, channels), v the same but for channels; none empty.",
-            got=f"q {shapes[0]}, k {shapes[1]}, v {shapes[2]}",
-            hint="(batch, length, width) becomes that by .unflatten(-1, (heads, -1)).transpose(1, 2).",
-        )
-    kinds = [(x.dtype, x.device) for x in (q, k, v)]
-    if len(set(kinds)) > 1:
-        raise DataError(
-            "q, k and v must share one device and one type.",
-            got=", ".join(f"{name} {dtype} on {device}" for name, (dtype, device) in zip("qkv", kinds, strict=True)),
-            hint="convert them with .to(q).",
         )

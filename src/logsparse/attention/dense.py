@@ -15,14 +15,29 @@ from torch import Tensor
 from logsparse.attention.dropout import factors
 
 
-def dense(q: Tensor, k: Tensor, v: Tensor, mask_LJ: Tensor, dropout: float, seed: Tensor | None) -> Tensor:
-    """q, k (B, H, L, D), v (B, H, L, E), mask true where row l sees cell j -> (B, H, L, E)."""
+def dense(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask_LJ: Tensor,
+    dropout: float,
+    seed: Tensor | None,
+    starts_B: Tensor | None,
+) -> Tensor:
+    """q, k (B, H, L, D), v (B, H, L, E), mask true where row l sees cell j -> (B, H, L, E).
+
+    Rows and cells before a batch row's start are padding: zero in q, k and v, and never seen.
+    """
     wide = torch.promote_types(q.dtype, torch.float32)
     scores_BHLJ = q.to(wide) @ k.to(wide).mT / math.sqrt(q.shape[-1])
-    weights_BHLJ = scores_BHLJ.masked_fill(~mask_LJ, -math.inf).softmax(-1)
+    place_L = torch.arange(q.shape[-2], device=q.device)
+    begin_B11 = torch.zeros((), device=q.device) if starts_B is None else starts_B[:, None, None]
+    itself_LJ = place_L[:, None] == place_L
+    seen_BLJ = mask_LJ & (place_L >= begin_B11) | itself_LJ
+    weights_BHLJ = scores_BHLJ.masked_fill(~seen_BLJ.unsqueeze(-3), -math.inf).softmax(-1)
+    weights_BHLJ = weights_BHLJ.masked_fill((place_L[:, None] < begin_B11).unsqueeze(-3), 0)
     if seed is not None:
-        rows_L = torch.arange(q.shape[-2], device=q.device)
-        distance_LJ = (rows_L[:, None] - rows_L).clamp(min=0)
+        distance_LJ = (place_L[:, None] - place_L).clamp(min=0)
         heads = (q.shape[0], q.shape[1])
-        weights_BHLJ = weights_BHLJ * factors(seed, heads, rows_L[:, None], distance_LJ, dropout).to(weights_BHLJ)
+        weights_BHLJ = weights_BHLJ * factors(seed, heads, place_L[:, None], distance_LJ, dropout).to(weights_BHLJ)
     return (weights_BHLJ @ v.to(weights_BHLJ.dtype)).to(v.dtype)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from logsparse.attention.attend import attend
+from logsparse.attention.inputs import check_starts
 from logsparse.attention.pattern import Pattern
 from logsparse.checks import whole
 from logsparse.errors import ConfigError, DataError
@@ -64,14 +65,25 @@ class ConvAttention(nn.Module):
                 deviation = 0.01 if name.startswith("query_key") else 0.02
                 nn.init.normal_(parameter, std=deviation, generator=generator)
 
-    def forward(self, x_BLW: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Attention dropout acts when there is a generator to draw its seed from, and only then."""
-        dropout = 0.0 if generator is None else self.dropout
-        return self.merge(attend(*self.project(x_BLW), self.pattern, dropout=dropout, generator=generator))
+    def forward(
+        self, x_BLW: Tensor, *, generator: torch.Generator | None = None, starts: Tensor | None = None
+    ) -> Tensor:
+        """Attention dropout acts when there is a generator to draw its seed from, and only then.
 
-    def project(self, x_BLW: Tensor, past_BPW: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        `starts`, int64 (B,): the first real position per batch row. What stands before it is not seen, neither by
+        attention nor by the convolution.
+        """
+        dropout = 0.0 if generator is None else self.dropout
+        qkv = self.project(x_BLW, starts=starts)
+        return self.merge(attend(*qkv, self.pattern, dropout=dropout, generator=generator, starts=starts))
+
+    def project(
+        self, x_BLW: Tensor, past_BPW: Tensor | None = None, *, starts: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys, values, each (B, H, L, D). `past`: the kernel - 1 steps before x; zeros if None."""
         self._check(x_BLW, past_BPW)
+        check_starts(starts, x_BLW)
+        x_BLW = without_padding(x_BLW, starts)
         if past_BPW is None:
             past_BPW = x_BLW.new_zeros(len(x_BLW), self.kernel - 1, self.width)
         seen_BTW = torch.cat([past_BPW, x_BLW], dim=1) if self.kernel > 1 else x_BLW
@@ -115,6 +127,14 @@ class ConvAttention(nn.Module):
                 got=str(tuple(past_BPW.shape)),
                 hint="keep the last kernel - 1 inputs of the layer.",
             )
+
+
+def without_padding(x_BLW: Tensor, starts_B: Tensor | None) -> Tensor:
+    """Zeros before each batch row's start."""
+    if starts_B is None:
+        return x_BLW
+    where_L = torch.arange(x_BLW.shape[1], device=x_BLW.device)
+    return x_BLW.masked_fill((where_L < starts_B[:, None]).unsqueeze(-1), 0)
 
 
 def convolve(seen_BTW: Tensor, weight_EWK: Tensor, bias_E: Tensor) -> Tensor:

@@ -19,6 +19,9 @@ from typing import Any
 import torch  # before _native: torch's OpenMP runtime must be the one both use
 from torch import Tensor
 
+from logsparse.attention.inputs import check_attention, check_starts
+from logsparse.errors import DataError
+
 _native: Any = None
 with contextlib.suppress(ImportError):  # installed without a compiler
     _native = importlib.import_module("logsparse._native")
@@ -44,9 +47,10 @@ def native(
     first_row: int,
     dropout: float,
     seed: Tensor | None,
+    starts_B: Tensor | None,
 ) -> Tensor:
     """q, k (B, H, L, D), v (B, H, L, E) -> rows from `first_row` on, (B, H, R, E)."""
-    out_BHRE: Tensor = _attend(q, k, v, list(distances), first_row, dropout, seed)[0]
+    out_BHRE: Tensor = _attend(q, k, v, list(distances), first_row, dropout, seed, starts_B)[0]
     return out_BHRE
 
 
@@ -59,10 +63,13 @@ def _attend(
     first_row: int,
     dropout: float,
     seed: Tensor | None,
+    starts_B: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
+    _check(q, k, v, distances, first_row, dropout, starts_B)
     out_BHRE, lse_BHR = _results(q, v, first_row)
     tensors = [_plain(x) for x in (q, k, v, out_BHRE)]
-    _native.forward(tensors, _sizes(q, v, first_row), distances, lse_BHR.data_ptr(), _number(seed), dropout)
+    where = lse_BHR.data_ptr(), _address(starts_B)
+    _native.forward(tensors, _sizes(q, v, first_row), distances, *where, _number(seed), dropout)
     return out_BHRE, lse_BHR
 
 
@@ -75,8 +82,9 @@ def _attend_fake(
     first_row: int,
     dropout: float,
     seed: Tensor | None,
+    starts_B: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    del k, distances, dropout, seed
+    del k, distances, dropout, seed, starts_B
     return _results(q, v, first_row)
 
 
@@ -88,11 +96,22 @@ def _attend_backward(
     first_row: int,
     dropout: float,
     seed: Tensor | None,
+    starts_B: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     q, k, v, lse_BHR = saved
+    _check(q, k, v, distances, first_row, dropout, starts_B)
+    out_BHRE, like_BHR = _results(q, v, first_row)
+    for name, given, wanted in (("grad", grad_BHRE, out_BHRE), ("lse", lse_BHR, like_BHR)):
+        if given.shape != wanted.shape or given.dtype != wanted.dtype or not (name == "grad" or given.is_contiguous()):
+            raise DataError(
+                f"{name} must be {tuple(wanted.shape)} {wanted.dtype}, as the forward pass gave it.",
+                got=f"{tuple(given.shape)} {given.dtype}",
+                hint="let autograd call this operator.",
+            )
     grads = (_like(q), _like(k), _like(v))
     tensors = [_plain(x) for x in (q, k, v, grad_BHRE, *grads)]
-    _native.backward(tensors, _sizes(q, v, first_row), distances, lse_BHR.data_ptr(), _number(seed), dropout)
+    where = lse_BHR.data_ptr(), _address(starts_B)
+    _native.backward(tensors, _sizes(q, v, first_row), distances, *where, _number(seed), dropout)
     return grads
 
 
@@ -104,33 +123,72 @@ def _attend_backward_fake(
     first_row: int,
     dropout: float,
     seed: Tensor | None,
+    starts_B: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    del grad_BHRE, distances, first_row, dropout, seed
+    del grad_BHRE, distances, first_row, dropout, seed, starts_B
     q, k, v, _ = saved
     return _like(q), _like(k), _like(v)
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    q, k, v, ctx.distances, ctx.first_row, ctx.dropout, seed = inputs
-    ctx.save_for_backward(q, k, v, output[1], seed)
+    q, k, v, ctx.distances, ctx.first_row, ctx.dropout, seed, starts_B = inputs
+    ctx.save_for_backward(q, k, v, output[1], seed, starts_B)
 
 
 def _gradients(ctx: Any, grad_BHRE: Tensor, _grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
-    *saved, seed = ctx.saved_tensors
-    grads = _attend_backward(grad_BHRE, saved, ctx.distances, ctx.first_row, ctx.dropout, seed)
-    return (*grads, None, None, None, None)
+    *saved, seed, starts_B = ctx.saved_tensors
+    grads = _attend_backward(grad_BHRE, saved, ctx.distances, ctx.first_row, ctx.dropout, seed, starts_B)
+    return (*grads, None, None, None, None, None)
 
 
 _attend.register_autograd(_gradients, setup_context=_remember)
 
 
+def _check(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    distances: Sequence[int],
+    first_row: int,
+    dropout: float,
+    starts_B: Tensor | None,
+) -> None:
+    """The operator is public (`torch.ops.logsparse.attend`) and reads plain memory: nothing wrong may reach it."""
+    check_attention(q, k, v)
+    check_starts(starts_B, q)
+    length, ascending = q.shape[2], sorted(set(distances)) == list(distances)
+    if not distances or not ascending or distances[0] != 0 or distances[-1] >= length:
+        raise DataError(
+            f"distances must ascend from 0 and stay below the length, {length}.",
+            got=f"{list(distances)[:8]}",
+            hint="Pattern.distances(length) gives them.",
+        )
+    if not 0 <= first_row < length or not 0 <= dropout < 1:
+        raise DataError(
+            f"first_row must be a row, 0 to {length - 1}, and dropout at least 0 and below 1.",
+            got=f"first_row={first_row}, dropout={dropout}",
+            hint="call logsparse.attention.attend.attend, which gives both.",
+        )
+    if starts_B is not None and (not starts_B.is_contiguous() or int(starts_B.min()) < 0):
+        raise DataError(
+            "starts must be contiguous, and no start below 0.", got=f"{starts_B.tolist()[:8]}", hint="count from 0."
+        )
+
+
 def native_step(
-    q: Tensor, history: tuple[Tensor, Tensor], steps: tuple[Tensor, Tensor], old: Sequence[int], new: Sequence[int]
+    q: Tensor,
+    history: tuple[Tensor, Tensor],
+    steps: tuple[Tensor, Tensor],
+    cells: tuple[Sequence[int], Sequence[int]],
+    starts_N: Tensor | None,
 ) -> Tensor:
-    """One position of every path, as `attention.step` lays out history and steps: (N, P, H, E). No gradient."""
+    """One position of every path, as `attention.step` lays out history and steps: (N, P, H, E). No gradient.
+
+    `cells`: those of the history, and those of the steps.
+    """
     (history_k, history_v), (steps_k, steps_v) = history, steps
     series, paths, heads, width = q.shape
-    _, _, cells, value_width = history_v.shape
+    _, _, length, value_width = history_v.shape
     out_NPHE = q.new_empty(series, paths, heads, value_width)
     sizes = (
         _TYPES[q.dtype],
@@ -139,12 +197,12 @@ def native_step(
         heads,
         width,
         value_width,
-        cells,
+        length,
         steps_k.shape[3],
         torch.get_num_threads(),
     )
     dense = [x.data_ptr() for x in (history_k, history_v, steps_k, steps_v, out_NPHE)]
-    _native.step(_plain(q.transpose(1, 2)), dense, sizes, old, new)
+    _native.step(_plain(q.transpose(1, 2)), [*dense, _address(starts_N)], sizes, *cells)
     return out_NPHE
 
 
@@ -167,6 +225,10 @@ def _empty(x: Tensor, shape: tuple[int, int]) -> Tensor:
 
 def _plain(x: Tensor) -> tuple[int, ...]:
     return x.data_ptr(), *x.stride()
+
+
+def _address(starts_B: Tensor | None) -> int:
+    return 0 if starts_B is None else starts_B.data_ptr()
 
 
 def _number(seed: Tensor | None) -> int:

@@ -26,9 +26,10 @@ def shifted(
     first_row: int,
     dropout: float,
     seed: Tensor | None,
+    starts_B: Tensor | None,
 ) -> Tensor:
-    """q, k (B, H, L, D), v (B, H, L, E) -> rows from `first_row` on, (B, H, R, E)."""
-    weights_MBHR = _weights(q, k, distances, first_row)
+    """q, k (B, H, L, D), v (B, H, L, E), zero where padding stands -> rows from `first_row` on, (B, H, R, E)."""
+    weights_MBHR = _weights(q, k, distances, first_row, starts_B)
     if seed is not None:
         rows_R = torch.arange(first_row, q.shape[-2], device=q.device)
         steps_M1 = torch.tensor(distances, device=q.device)[:, None]
@@ -41,20 +42,25 @@ def shifted(
     return out_BHRE.to(v.dtype)
 
 
-def pattern_weights(q: Tensor, k: Tensor, distances: Sequence[int]) -> Tensor:
+def pattern_weights(q: Tensor, k: Tensor, distances: Sequence[int], starts_B: Tensor | None) -> Tensor:
     """(B, H, L, M): the weight of row l on cell l - distances[m]; 0 where that lies before the start."""
-    return _weights(q, k, distances, 0).movedim(0, -1)
+    return _weights(q, k, distances, 0, starts_B).movedim(0, -1)
 
 
-def _weights(q: Tensor, k: Tensor, distances: Sequence[int], first_row: int) -> Tensor:
+def _weights(q: Tensor, k: Tensor, distances: Sequence[int], first_row: int, starts_B: Tensor | None) -> Tensor:
     wide = torch.promote_types(q.dtype, torch.float32)
     q_BHRD = q[:, :, first_row:].to(wide) / math.sqrt(q.shape[-1])
     padded_k = _pad(k, distances).to(wide)
     length = q.shape[-2]
     scores = [(q_BHRD * _shift(padded_k, s, distances, first_row, length)).sum(-1) for s in distances]
     rows_R = torch.arange(first_row, length, device=q.device)
-    outside_MR = rows_R < torch.tensor(distances, device=q.device)[:, None]
-    return torch.stack(scores).masked_fill(outside_MR[:, None, None], -math.inf).softmax(0)
+    cell_MR = rows_R - torch.tensor(distances, device=q.device)[:, None]
+    if starts_B is None:
+        return torch.stack(scores).masked_fill((cell_MR < 0)[:, None, None], -math.inf).softmax(0)
+    # A row of the padding sees itself, so that its softmax is a number, until its weights become 0.
+    hidden_MBR = (cell_MR[:, None] < starts_B[:, None]) & (cell_MR != rows_R)[:, None]
+    weights_MBHR = torch.stack(scores).masked_fill(hidden_MBR[:, :, None], -math.inf).softmax(0)
+    return weights_MBHR.masked_fill((rows_R < starts_B[:, None])[:, None], 0)
 
 
 def _pad(x: Tensor, distances: Sequence[int]) -> Tensor:

@@ -3,7 +3,7 @@
 Many sample paths continue one series. The history's keys and values stand once per series; only the steps
 after it differ from path to path:
 
-    cache = StepCache.start(history_k, history_v, paths=200, steps=24)
+    cache = StepCache.start(history_k, history_v, paths=200, steps=24)   # starts=: where each history begins
     cache.append(k, v)                                      # this step's keys and values of every path
     out = attend_step(q, cache, pattern, cache.length - 1)  # the last row of attend over the path
 """
@@ -19,12 +19,12 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
+from logsparse.attention.inputs import check_pattern, check_starts, check_tensor
 from logsparse.attention.native import available, native_step
 from logsparse.attention.pattern import Pattern
 from logsparse.checks import whole
-from logsparse.errors import DataError
+from logsparse.errors import ConfigError, DataError
 
 # Numbers in two of the widest vectors that any build of the kernel uses.
 _LANES = 32
@@ -42,26 +42,38 @@ class StepCache:
     """(N, P, H, S, D), filled up to `taken`."""
     steps_v: Tensor
     """(N, P, H, S, E)."""
+    starts_N: Tensor | None
+    """First real position of each history; what stands before it is padding. None: there is none."""
     taken: int = 0
 
     @staticmethod
-    def start(history_k: Tensor, history_v: Tensor, *, paths: int, steps: int) -> StepCache:
+    def start(
+        history_k: Tensor, history_v: Tensor, *, paths: int, steps: int, starts: Tensor | None = None
+    ) -> StepCache:
         """A cache with room for `steps` steps of `paths` paths."""
-        paths, steps = (whole(name, n, hint="count them.") for name, n in (("paths", paths), ("steps", steps)))
-        if history_k.ndim != 4 or history_k.shape[:3] != history_v.shape[:3] or history_k.dtype != history_v.dtype:
+        check_tensor("history_k", history_k)
+        check_tensor("history_v", history_v)
+        if (
+            (history_k.ndim, history_v.ndim) != (4, 4)
+            or history_k.shape[:3] != history_v.shape[:3]
+            or history_k.dtype != history_v.dtype
+            or history_k.device != history_v.device
+        ):
             raise DataError(
-                "The history must be keys and values of (series, heads, length, channels), of one type.",
+                "The history must be keys and values of (series, heads, length, channels), of one type on one device.",
                 got=f"{tuple(history_k.shape)} {history_k.dtype} and {tuple(history_v.shape)} {history_v.dtype}",
                 hint="give what attend took as k and v.",
             )
-        batch = (*history_k.shape[:2], paths)
+        check_starts(starts, history_k)
         width, value_width = history_k.shape[-1], history_v.shape[-1]
+        paths, steps = (whole(name, n, hint="count them.") for name, n in (("paths", paths), ("steps", steps)))
+        batch = (*history_k.shape[:2], paths)
         # The kernel reads keys along the positions, values along the channels, and paths one after the other.
         own_k = _dense(history_k, (*batch, width, steps)).mT.transpose(1, 2)
         own_v = _dense(history_v, (*batch, steps, value_width)).transpose(1, 2)
         shared_k = _dense(history_k, history_k.mT.shape).copy_(history_k.mT).mT
         shared_v = _dense(history_v, history_v.shape).copy_(history_v)
-        return StepCache(shared_k, shared_v, own_k, own_v)
+        return StepCache(shared_k, shared_v, own_k, own_v, None if starts is None else starts.contiguous())
 
     @property
     def length(self) -> int:
@@ -86,7 +98,16 @@ class StepCache:
 
 def attend_step(q: Tensor, cache: StepCache, pattern: Pattern, position: int) -> Tensor:
     """Queries (N, P, H, D) at `position` -> (N, P, H, E); the cells up to `position` must be in the cache."""
+    check_pattern(pattern)
+    if not isinstance(cache, StepCache):
+        raise ConfigError("cache must be a StepCache.", got=type(cache).__name__, hint="StepCache.start makes one.")
     _check_step("q", q, cache.steps_k)
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (q, cache.history_k, cache.history_v, cache.steps_k)):
+        raise ConfigError(
+            "attend_step computes no gradients.",
+            got="tensors that require them",
+            hint="decode under torch.no_grad(); to train, use attend over whole sequences.",
+        )
     if whole("position", position, least=0, hint="positions count from 0.") >= cache.length:
         raise DataError(
             "position must be one that the cache holds.",
@@ -95,7 +116,8 @@ def attend_step(q: Tensor, cache: StepCache, pattern: Pattern, position: int) ->
         )
     old, new = _cells(pattern, position, cache.history_k.shape[2])
     if q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64) and available():
-        return native_step(q, (cache.history_k, cache.history_v), (cache.steps_k, cache.steps_v), old, new)
+        history, steps = (cache.history_k, cache.history_v), (cache.steps_k, cache.steps_v)
+        return native_step(q, history, steps, (old, new), cache.starts_N)
     return attend_step_plainly(q, cache, old, new)
 
 
@@ -105,19 +127,37 @@ def attend_step_plainly(q: Tensor, cache: StepCache, old: Sequence[int], new: Se
 
     old_k_NHMD = _take(cache.history_k, 2, old)
     new_k_NHPMD = _take(cache.steps_k, 3, new).transpose(1, 2)
-    scores_NHPM = torch.cat([q_NHPD @ old_k_NHMD.mT, (new_k_NHPMD @ q_NHPD[..., None])[..., 0]], dim=-1)
-    old_w_NHPM, new_w_NHPM = scores_NHPM.softmax(-1).tensor_split([len(old)], dim=-1)
-
     old_v_NHME = _take(cache.history_v, 2, old)
+    old_scores_NHPM, seen_N11M = q_NHPD @ old_k_NHMD.mT, None
+    if cache.starts_N is not None:
+        seen_N11M = _real(old, cache.starts_N)
+        old_scores_NHPM = old_scores_NHPM.masked_fill(~seen_N11M, -math.inf)
+        old_v_NHME = old_v_NHME.masked_fill(~seen_N11M.mT, 0)
+    scores_NHPM = torch.cat([old_scores_NHPM, (new_k_NHPMD @ q_NHPD[..., None])[..., 0]], dim=-1)
+    weights_NHPM = scores_NHPM.softmax(-1)
+    if seen_N11M is not None and not new:
+        # A position of the padding sees nothing.
+        weights_NHPM = weights_NHPM.masked_fill(~seen_N11M.any(-1, keepdim=True), 0)
+    old_w_NHPM, new_w_NHPM = weights_NHPM.tensor_split([len(old)], dim=-1)
+
     new_v_NHPME = _take(cache.steps_v, 3, new).transpose(1, 2)
     out_NHPE: Tensor = old_w_NHPM @ old_v_NHME + (new_w_NHPM[..., None, :] @ new_v_NHPME)[..., 0, :]
     return out_NHPE.transpose(1, 2)
 
 
-def attend_last(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern) -> Tensor:
-    """(N, H, 1, E): the last row of `attend`, for whoever needs no other."""
+def attend_last(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, starts_N: Tensor | None = None) -> Tensor:
+    """(N, H, 1, E): the last row of `attend`, for whoever needs no other; it must not be padding."""
     cells, _ = _cells(pattern, q.shape[2] - 1, q.shape[2])
-    return scaled_dot_product_attention(q[:, :, -1:], _take(k, 2, cells), _take(v, 2, cells))
+    scores_NH1M = q[:, :, -1:] / math.sqrt(q.shape[-1]) @ _take(k, 2, cells).mT
+    if starts_N is not None:
+        scores_NH1M = scores_NH1M.masked_fill(~_real(cells, starts_N), -math.inf)
+    return scores_NH1M.softmax(-1) @ _take(v, 2, cells)
+
+
+def _real(cells: Sequence[int], starts_N: Tensor) -> Tensor:
+    """(N, 1, 1, M): which of these cells are no padding."""
+    cells_M = torch.tensor(cells, dtype=torch.int64, device=starts_N.device)
+    return (cells_M >= starts_N[:, None])[:, None, None]
 
 
 @lru_cache(maxsize=1024)
@@ -130,7 +170,14 @@ def _cells(pattern: Pattern, position: int, history: int) -> tuple[tuple[int, ..
 def _dense(like: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Memory of this shape that may be read a pair of vectors beyond its end, as the kernel does."""
     size = math.prod(shape)
-    return like.new_empty(size + _LANES)[:size].view(shape)
+    try:
+        return like.new_empty(size + _LANES)[:size].view(shape)
+    except (RuntimeError, TypeError) as error:  # no such memory; no such size
+        raise ConfigError(
+            "A cache must fit into memory.",
+            got=f"{size} numbers for {' x '.join(map(str, shape))}",
+            hint="decode fewer series, paths or steps at a time.",
+        ) from error
 
 
 def _take(x: Tensor, dim: int, cells: Sequence[int]) -> Tensor:
@@ -142,6 +189,7 @@ def _take(x: Tensor, dim: int, cells: Sequence[int]) -> Tensor:
 
 def _check_step(name: str, new: Tensor, steps: Tensor) -> None:
     """Nothing broadcasts: a path that was forgotten would silently share another's."""
+    check_tensor(name, new)
     wanted = (*steps.shape[:3], steps.shape[4])
     if new.shape != wanted or new.dtype != steps.dtype:
         raise DataError(

@@ -65,6 +65,11 @@ class Batch:
         """Steps from the forecast start to the end."""
         return self.values_BL.shape[1] - self.context
 
+    @property
+    def starts_B(self) -> Tensor | None:
+        """First real position of each window, int64; None where no window is padded, which spares looking for it."""
+        return self.padding_B if bool(self.padding_B.any()) else None
+
     def each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         """The same batch with every tensor changed."""
         tensors = {f.name: change(getattr(self, f.name)) for f in fields(self) if f.name != "context"}

@@ -28,9 +28,13 @@ class Attending(NamedTuple):
 def attending(network: Transformer, batch: Batch, layer: int, step: int | None) -> Attending:
     """Weights of all heads of one layer; the horizon before the step that asks is the mean path's."""
     filled = along_the_mean(network, batch)
-    q, k = network.queries_keys(network.inputs(filled), layer)
+    q, k = network.queries_keys(filled, layer)
+    starts_B = filled.starts_B
     pattern = cast("Block", network.blocks[layer]).attention.pattern
-    weights = weights_matrix(q, k, pattern) if step is None else weights_row(q, k, pattern, batch.context + step)
+    if step is None:
+        weights = weights_matrix(q, k, pattern, starts_B)
+    else:
+        weights = weights_row(q, k, pattern, batch.context + step, starts_B)
     values_L = filled.values_BL[0] + batch.centre_B[0]
     unseen_L = ~batch.observed_BL[0]
     unseen_L[batch.context :] = False

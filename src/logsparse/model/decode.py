@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
+from logsparse.attention.layer import without_padding
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
 from logsparse.model.likelihood import Distribution
@@ -90,8 +91,13 @@ class Stepwise(Network, Generic[Memory]):
         return self.anchors + len(self.config.profiles)
 
     @abstractmethod
-    def begin(self, inputs_BTI: Tensor, *, paths: int, steps: int) -> tuple[Tensor, Memory]:
-        """Read what all paths share; (B, P) of the last position read, and a memory for so many steps of each path."""
+    def begin(
+        self, inputs_BTI: Tensor, *, paths: int, steps: int, starts_B: Tensor | None = None
+    ) -> tuple[Tensor, Memory]:
+        """Read what all paths share; (B, P) of the last position read, and a memory for so many steps of each path.
+
+        Positions before `starts_B` are padding, and not read.
+        """
 
     @abstractmethod
     def advance(self, inputs_BNI: Tensor, memory: Memory) -> Tensor:
@@ -115,7 +121,8 @@ class Stepwise(Network, Generic[Memory]):
         ]
         if self.config.see_missing:
             parts += [seen.to(parts[0].dtype) for seen in (batch.lag_observed_BLK, batch.profile_observed_BLR)]
-        return torch.cat([*parts, batch.features_BLF, self.embeddings(batch, generator)], dim=-1)
+        whole_BLI = torch.cat([*parts, batch.features_BLF, self.embeddings(batch, generator)], dim=-1)
+        return without_padding(whole_BLI, batch.starts_B)
 
     def inputs_at(self, position: int, shared_BLI: Tensor, fed_HBN: Tensor, context: int) -> Tensor:
         """(B, N, I): inputs after the forecast start, where near lags are a path's own scaled values."""
@@ -172,7 +179,10 @@ def decode(
     drawn_HBN, mean_BH = torch.empty_like(uniform_HBN), uniform_BNH.new_empty(size, horizon)
     quantiles_BQH = uniform_BNH.new_empty(size, len(levels), horizon)
     raw_BP, memory = network.begin(
-        shared_BLI[:, : batch.context + 1], paths=fed_HBN.shape[2], steps=max(1, horizon - 1)
+        shared_BLI[:, : batch.context + 1],
+        paths=fed_HBN.shape[2],
+        steps=max(1, horizon - 1),
+        starts_B=batch.starts_B,
     )
     raw_BMP = raw_BP[:, None]
     for step in range(horizon):

@@ -34,10 +34,12 @@ class LinearGaussian:
     """How the state moves with one standard normal draw after each step."""
     transition_DD: Tensor | None = None
     """None: the state stays as it is, but for innovations."""
+    begun_BL: Tensor | None = None
+    """False on padding (bool): the state stays as it began until the first real step. None: there is no padding."""
 
     def __post_init__(self) -> None:
         for name, part in vars(self).items():
-            if part is not None:
+            if part is not None and name != "begun_BL":
                 object.__setattr__(self, name, part.double())
 
     def between(self, begin: int, end: int | None = None) -> LinearGaussian:
@@ -49,6 +51,7 @@ class LinearGaussian:
             offset_BL=self.offset_BL[:, steps],
             noise_BL=self.noise_BL[:, steps],
             innovation_BLD=self.innovation_BLD[:, steps],
+            begun_BL=None if self.begun_BL is None else self.begun_BL[:, steps],
         )
 
 
@@ -76,7 +79,7 @@ def run_filter(model: LinearGaussian, value_BL: Tensor, observed_BL: Tensor) -> 
     error_LB = torch.where(observed_BL, value_BL.double() - model.offset_BL, 0).T
     state_BD, covariance_BDD = model.mean_BD, model.covariance_BDD
     means, variances = [], []
-    for a_BD, noise_B, g_BD, seen_B1, value_B in _steps(model, seen_LB1, error_LB):
+    for step, (a_BD, noise_B, g_BD, seen_B1, value_B) in enumerate(_steps(model, seen_LB1, error_LB)):
         shared_BD, variance_B = _seen_through(covariance_BDD, a_BD, noise_B)
         mean_B = (state_BD * a_BD).sum(-1)
         # Gain = shared / variance; its root twice keeps the covariance symmetric to the last bit.
@@ -86,13 +89,17 @@ def run_filter(model: LinearGaussian, value_BL: Tensor, observed_BL: Tensor) -> 
         covariance_BDD = _learned(covariance_BDD, pull_BD, g_BD, model.transition_DD)
         if model.transition_DD is not None:
             state_BD = state_BD @ model.transition_DD.T
+        if model.begun_BL is not None:
+            begun_B1 = model.begun_BL[:, step, None]
+            state_BD = torch.where(begun_B1, state_BD, model.mean_BD)
+            covariance_BDD = torch.where(begun_B1[..., None], covariance_BDD, model.covariance_BDD)
         means.append(mean_B)
         variances.append(variance_B)
     return Filtered(torch.stack(means, 1) + model.offset_BL, torch.stack(variances, 1), state_BD, covariance_BDD)
 
 
 def draw_paths(model: LinearGaussian, normal_BNL: Tensor) -> Tensor:
-    """(B, N, L) joint paths from one standard normal draw a step.
+    """(B, N, L) joint paths from one standard normal draw a step; every step of the model is real.
 
     Each path is filtered with its own values: a draw around what is expected after them, step by step, is a draw of all
     steps together. All paths are as sure of their states as each other, so that they share one covariance.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
@@ -33,19 +34,21 @@ class Recurrent(Stepwise[States]):
 
     def forward(self, batch: Batch, generator: Generator | None = None) -> Tensor:
         """(B, L, P). Dropout between the layers is active when a generator is given, and only then."""
-        raw_BLP, _ = self._read(self.inputs(batch, generator), None, generator)
+        raw_BLP, _ = self._read(self.inputs(batch, generator), None, batch.starts_B, generator)
         return raw_BLP
 
-    def begin(self, inputs_BTI: Tensor, *, paths: int, steps: int) -> tuple[Tensor, States]:
+    def begin(
+        self, inputs_BTI: Tensor, *, paths: int, steps: int, starts_B: Tensor | None = None
+    ) -> tuple[Tensor, States]:
         """(B, P) of the last position, and the states that every path goes on from."""
         del steps  # an LSTM remembers as much after any number of them
-        raw_BTP, states = self._read(inputs_BTI, None, None)
+        raw_BTP, states = self._read(inputs_BTI, None, starts_B, None)
         copies = [(h.repeat_interleave(paths, 1), c.repeat_interleave(paths, 1)) for h, c in states]
         return raw_BTP[:, -1], copies
 
     def advance(self, inputs_BNI: Tensor, memory: States) -> Tensor:
         """(B, N, P) of the next position of every path."""
-        raw, memory[:] = self._read(inputs_BNI.flatten(0, 1)[:, None], memory, None)
+        raw, memory[:] = self._read(inputs_BNI.flatten(0, 1)[:, None], memory, None, None)
         return raw.view(*inputs_BNI.shape[:2], -1)
 
     @property
@@ -57,8 +60,10 @@ class Recurrent(Stepwise[States]):
         """As every LSTM here."""
         initialise_lstm(self, self.width, generator)
 
-    def _read(self, x_BTI: Tensor, states: States | None, generator: Generator | None) -> tuple[Tensor, States]:
-        x_BTW, found = read_layers(self.layers, x_BTI, states, self.config.dropout, generator)
+    def _read(
+        self, x_BTI: Tensor, states: States | None, starts_B: Tensor | None, generator: Generator | None
+    ) -> tuple[Tensor, States]:
+        x_BTW, found = read_layers(self.layers, x_BTI, states, self.config.dropout, generator, starts_B)
         return self.head(x_BTW, x_BTI), found
 
 
@@ -69,15 +74,36 @@ def lstm_layers(inputs: int, width: int, layers: int) -> nn.ModuleList:
 
 
 def read_layers(
-    layers: nn.ModuleList, x_BTI: Tensor, states: States | None, dropout: float, generator: Generator | None
+    layers: nn.ModuleList,
+    x_BTI: Tensor,
+    states: States | None,
+    dropout: float,
+    generator: Generator | None,
+    starts_B: Tensor | None = None,
 ) -> tuple[Tensor, States]:
-    """(B, T, W) of the last layer, and the states after the last position; without states, from the start."""
+    """(B, T, W) of the last layer, and the states after the last position; without states, from the start.
+
+    With `starts_B`, each row begins there with a fresh state, and its padding gives 0.
+    """
     found: States = []
+    # Rows that begin at different positions are moved to begin at 0, which is how torch packs them.
+    x_BTI = x_BTI if starts_B is None else _move(x_BTI, starts_B)
     for number, layer in enumerate(layers):
         x_BTI = drop(x_BTI, dropout, generator) if number else x_BTI
-        x_BTI, state = layer(x_BTI, states[number] if states else None)
+        if starts_B is None:
+            x_BTI, state = layer(x_BTI, states[number] if states else None)
+        else:
+            lengths_B = (x_BTI.shape[1] - starts_B).cpu()
+            packed, state = layer(pack_padded_sequence(x_BTI, lengths_B, batch_first=True, enforce_sorted=False))
+            x_BTI, _ = pad_packed_sequence(packed, batch_first=True, total_length=x_BTI.shape[1])
         found.append(state)
-    return x_BTI, found
+    return x_BTI if starts_B is None else _move(x_BTI, -starts_B), found
+
+
+def _move(x_BTI: Tensor, steps_B: Tensor) -> Tensor:
+    """Each row so many steps to the left; what leaves it comes back at the other end."""
+    place_BT = (torch.arange(x_BTI.shape[1], device=x_BTI.device) + steps_B[:, None]) % x_BTI.shape[1]
+    return x_BTI.gather(1, place_BT.unsqueeze(-1).expand(-1, -1, x_BTI.shape[2]))
 
 
 @torch.no_grad()

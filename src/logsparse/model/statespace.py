@@ -14,6 +14,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
+from logsparse.attention.layer import without_padding
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
 from logsparse.model.kalman import LinearGaussian, draw_paths, run_filter
@@ -106,12 +107,14 @@ class Structural(Network):
     def forward(self, batch: Batch, generator: Generator | None = None) -> Tensor:
         """(B, L, P). Dropout between the layers is active when a generator is given, and only then."""
         x_BLI = torch.cat([batch.features_BLF, self.embeddings(batch, generator)], dim=-1)
-        x_BLW, _ = read_layers(self.layers, x_BLI, None, self.config.dropout, generator)
+        starts_B = batch.starts_B
+        x_BLI = without_padding(x_BLI, starts_B)
+        x_BLW, _ = read_layers(self.layers, x_BLI, None, self.config.dropout, generator, starts_B)
         raw_BLP: Tensor = self.output(x_BLW)
         return raw_BLP
 
-    def model(self, raw_BLP: Tensor) -> LinearGaussian:
-        """Strengths at every step; the first states as they are first looked at, each at its own step."""
+    def model(self, raw_BLP: Tensor, starts_B: Tensor | None = None) -> LinearGaussian:
+        """Strengths at every step; the first states as they are first looked at, each at its own real step."""
         raw = dict(zip(STARTS, raw_BLP.double().unbind(-1), strict=True))
         told = {name: part if name == "offset" else softplus(part) for name, part in raw.items()}
         slopes = int(self.structure.trend != 0)
@@ -123,10 +126,20 @@ class Structural(Network):
         innovation_BLD = torch.cat(
             [torch.stack([told[name] for name in moves], -1), told["season"].unsqueeze(-1) * basis_LS], -1
         )
-        seasons = basis_LS.shape[1]
-        by_phase = self.structure.season <= LONGEST_SEASON
-        season_BS = told["first_season"][:, :seasons] if by_phase else told["first_season"][:, :1].expand(-1, seasons)
-        first_BD = torch.cat([*(told[f"first_{name}"][:, :1] for name in moves), season_BS], -1)
+        seasons, length = basis_LS.shape[1], raw_BLP.shape[1]
+        start_B1 = torch.zeros(1, 1, dtype=torch.int64, device=raw_BLP.device).expand(len(raw_BLP), 1)
+        if starts_B is not None:
+            start_B1 = starts_B[:, None]
+        first_BS = start_B1.expand(-1, seasons)
+        if self.structure.season <= LONGEST_SEASON:
+            # A state for each phase: the first real step that looks at it.
+            phase_S = torch.arange(seasons, device=raw_BLP.device)
+            first_BS = (start_B1 + (phase_S - start_B1) % self.structure.season).clamp(max=length - 1)
+        first_BD = torch.cat(
+            [*(told[f"first_{name}"].gather(1, start_B1) for name in moves), told["first_season"].gather(1, first_BS)],
+            -1,
+        )
+        place_L = torch.arange(length, device=raw_BLP.device)
         return LinearGaussian(
             mean_BD=torch.zeros_like(first_BD),
             covariance_BDD=torch.diag_embed(first_BD.square()),
@@ -135,13 +148,14 @@ class Structural(Network):
             noise_BL=(told["noise"] + NOISE_FLOOR).square(),
             innovation_BLD=innovation_BLD,
             transition_DD=self.transition_DD,
+            begun_BL=None if starts_B is None else place_L >= start_B1,
         )
 
     def log_density(self, raw_BLP: Tensor, batch: Batch, begin: int = 0) -> Tensor:
         """By the filter, which reads the whole window."""
         scale_B1 = batch.scale_B[:, None].double()
         scaled_BL = torch.where(batch.observed_BL, batch.values_BL / scale_B1, 0)
-        filtered = run_filter(self.model(raw_BLP), scaled_BL, batch.observed_BL)
+        filtered = run_filter(self.model(raw_BLP, batch.starts_B), scaled_BL, batch.observed_BL)
         density_BL = filtered.log_density(scaled_BL) - torch.log(scale_B1)
         return torch.where(batch.observed_BL, density_BL, 0)[:, begin:].float()
 
@@ -150,7 +164,7 @@ class Structural(Network):
         """Mean and quantiles exactly, without drawing; paths are joint ones, whatever the method."""
         del method
         scale_B1, now = batch.scale_B[:, None].double(), batch.context
-        model = self.model(self(batch))
+        model = self.model(self(batch), batch.starts_B)
         seen_BT = batch.observed_BL[:, :now]
         past = run_filter(model.between(0, now), batch.values_BL[:, :now] / scale_B1, seen_BT)
         ahead = replace(model.between(now), mean_BD=past.mean_BD, covariance_BDD=past.covariance_BDD)

@@ -15,7 +15,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from logsparse.attention.attend import attend
-from logsparse.attention.layer import ConvAttention
+from logsparse.attention.layer import ConvAttention, without_padding
 from logsparse.attention.step import StepCache, attend_last, attend_step
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
@@ -49,18 +49,21 @@ class Transformer(Stepwise[list[BlockMemory]]):
 
     def forward(self, batch: Batch, generator: Generator | None = None) -> Tensor:
         """(B, L, P). Dropout is active when a generator is given, and only then."""
-        inputs_BLI = self.inputs(batch, generator)
+        inputs_BLI, starts_B = self.inputs(batch, generator), batch.starts_B
         x_BLW = self.project(inputs_BLI)
         for block in self.blocks:
-            x_BLW = block(x_BLW, generator)
+            x_BLW = block(x_BLW, starts_B, generator)
         return self.head(self.norm(x_BLW), inputs_BLI)
 
-    def begin(self, inputs_BTI: Tensor, *, paths: int, steps: int) -> tuple[Tensor, list[BlockMemory]]:
+    def begin(
+        self, inputs_BTI: Tensor, *, paths: int, steps: int, starts_B: Tensor | None = None
+    ) -> tuple[Tensor, list[BlockMemory]]:
         """(B, P) of the last position of the history, and what each block must remember of it."""
         x_BTW, memory = self.project(inputs_BTI), []
         for block in self.blocks:
             assert isinstance(block, Block)
-            x_BTW, remembered = block.begin(x_BTW, paths, steps, last_only=block is self.blocks[-1])
+            last = block is self.blocks[-1]
+            x_BTW, remembered = block.begin(x_BTW, starts_B, paths=paths, steps=steps, last_only=last)
             memory.append(remembered)
         return self.head(self.norm(x_BTW[:, -1]), inputs_BTI[:, -1]), memory
 
@@ -72,14 +75,14 @@ class Transformer(Stepwise[list[BlockMemory]]):
             x_BNW = block.advance(x_BNW, remembered)
         return self.head(self.norm(x_BNW), inputs_BNI)
 
-    def queries_keys(self, inputs_BLI: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+    def queries_keys(self, batch: Batch, layer: int) -> tuple[Tensor, Tensor]:
         """Queries and keys of one block over whole windows, (B, H, L, D) each."""
-        x_BLW = self.project(inputs_BLI)
+        x_BLW, starts_B = self.project(self.inputs(batch)), batch.starts_B
         for block in self.blocks[:layer]:
-            x_BLW = block(x_BLW)
+            x_BLW = block(x_BLW, starts_B)
         asked = self.blocks[layer]
         assert isinstance(asked, Block)
-        q_BHLD, k_BHLD, _ = asked.project(x_BLW)
+        q_BHLD, k_BHLD, _ = asked.project(x_BLW, starts_B)
         return q_BHLD, k_BHLD
 
     @property
@@ -121,26 +124,32 @@ class Block(nn.Module):
         self.widen, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         self.attention_norm, self.feedforward_norm = nn.LayerNorm(width), nn.LayerNorm(width)
 
-    def forward(self, x_BLW: Tensor, generator: Generator | None = None) -> Tensor:
+    def forward(self, x_BLW: Tensor, starts_B: Tensor | None = None, generator: Generator | None = None) -> Tensor:
         """(B, L, W) -> (B, L, W)"""
-        return self._rest(x_BLW, self.attention(self._before(x_BLW), generator=generator), generator)
+        attended_BLW = self.attention(self._before(x_BLW), generator=generator, starts=starts_B)
+        return self._rest(x_BLW, attended_BLW, generator)
 
-    def project(self, x_BLW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x_BLW: Tensor, starts_B: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """(B, L, W) -> queries, keys, values, (B, H, L, D) each."""
-        return self.attention.project(self._before(x_BLW))
+        return self.attention.project(self._before(x_BLW), starts=starts_B)
 
-    def begin(self, x_BTW: Tensor, paths: int, steps: int, *, last_only: bool) -> tuple[Tensor, BlockMemory]:
+    def begin(
+        self, x_BTW: Tensor, starts_B: Tensor | None, *, paths: int, steps: int, last_only: bool
+    ) -> tuple[Tensor, BlockMemory]:
         """(B, T, W) -> (B, T, W), or (B, 1, W) where no block above reads the rest; and what `advance` needs of it."""
-        read_BTW = self._before(x_BTW)
+        read_BTW = without_padding(self._before(x_BTW), starts_B)
         q, k, v = self.attention.project(read_BTW)
         size, length, width = read_BTW.shape
         tail = self.attention.kernel - 1
         seen_BNSW = read_BTW.new_zeros(size, paths, tail + steps, width)
         kept = min(tail, length)
         seen_BNSW[:, :, tail - kept : tail] = read_BTW[:, None, length - kept :]
-        memory = BlockMemory(StepCache.start(k, v, paths=paths, steps=steps), seen_BNSW)
-        attention = attend_last if last_only else attend
-        attended = self.attention.merge(attention(q, k, v, self.attention.pattern))
+        memory = BlockMemory(StepCache.start(k, v, paths=paths, steps=steps, starts=starts_B), seen_BNSW)
+        pattern = self.attention.pattern
+        if last_only:
+            attended = self.attention.merge(attend_last(q, k, v, pattern, starts_B))
+        else:
+            attended = self.attention.merge(attend(q, k, v, pattern, starts=starts_B))
         return self._rest(x_BTW[:, -attended.shape[1] :], attended), memory
 
     def advance(self, x_BNW: Tensor, memory: BlockMemory) -> Tensor:

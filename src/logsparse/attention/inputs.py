@@ -1,0 +1,80 @@
+"""A user's tensors -> the same, checked: what attention cannot take is refused by name before anything reads it."""
+
+# B batch, H heads, L length, D channels of q and k, E channels of v
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from logsparse.attention.pattern import Pattern
+from logsparse.errors import ConfigError, DataError
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+
+
+def check_tensor(name: str, x: Any) -> None:
+    """A dense tensor of numbers that can be read, of a type the backends serve."""
+    if not isinstance(x, Tensor):
+        raise DataError(f"{name} must be a torch.Tensor.", got=_kind(x), hint="torch.as_tensor makes one of an array.")
+    if x.layout != torch.strided or x.is_nested or x.device.type == "meta":
+        kind = "a meta tensor" if x.device.type == "meta" else "a nested tensor" if x.is_nested else str(x.layout)
+        raise DataError(
+            f"{name} must be a dense tensor that holds numbers.",
+            got=kind,
+            hint="sparse tensors have .to_dense(); meta tensors hold no numbers.",
+        )
+    if x.dtype not in DTYPES:
+        raise DataError(
+            "q, k and v must be float32, float64 or bfloat16.",
+            got=f"{name} of {x.dtype}",
+            hint="convert them with .float().",
+        )
+
+
+def check_pattern(pattern: Any) -> None:
+    """A Pattern."""
+    if not isinstance(pattern, Pattern):
+        raise ConfigError(
+            "pattern must be a Pattern.", got=repr(pattern), hint="call one, for example logsparse() or restart(96)."
+        )
+
+
+def check_attention(q: Any, k: Any, v: Any) -> None:
+    """q, k (B, H, L, D) and v (B, H, L, E) of one type on one device, none empty."""
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        check_tensor(name, x)
+    shapes = [tuple(x.shape) for x in (q, k, v)]
+    same = shapes[0] == shapes[1] and shapes[0][:3] == shapes[2][:3]
+    if q.ndim != 4 or v.ndim != 4 or not same or 0 in (*q.shape, *v.shape):
+        raise DataError(
+            "q and k must be (batch, heads, length, channels), v the same but for channels; none empty.",
+            got=f"q {shapes[0]}, k {shapes[1]}, v {shapes[2]}",
+            hint="(batch, length, width) becomes that by .unflatten(-1, (heads, -1)).transpose(1, 2).",
+        )
+    kinds = [(x.dtype, x.device) for x in (q, k, v)]
+    if len(set(kinds)) > 1:
+        raise DataError(
+            "q, k and v must share one device and one type.",
+            got=", ".join(f"{name} {dtype} on {device}" for name, (dtype, device) in zip("qkv", kinds, strict=True)),
+            hint="convert them with .to(q).",
+        )
+
+
+def check_starts(starts_B: Any, like: Tensor) -> None:
+    """One whole number per batch row: its first real position. None: there is no padding."""
+    if starts_B is None:
+        return
+    right = isinstance(starts_B, Tensor) and starts_B.layout == torch.strided
+    if not right or starts_B.shape != like.shape[:1] or starts_B.dtype != torch.int64 or starts_B.device != like.device:
+        raise DataError(
+            f"starts must be an int64 tensor of ({len(like)},) on {like.device}: the first real position per batch row.",
+            got=_kind(starts_B),
+            hint="(~padding).long().argmax(1) makes it of a mask that is true on the padding.",
+        )
+
+
+def _kind(x: Any) -> str:
+    return f"{tuple(x.shape)} {x.dtype} on {x.device}" if isinstance(x, Tensor) else type(x).__name__
