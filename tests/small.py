@@ -12,6 +12,7 @@ from logsparse.attention.pattern import logsparse
 from logsparse.config import Config, ModelConfig, TrainConfig
 from logsparse.data.calendar import Freq
 from logsparse.data.panel import Panel
+from logsparse.data.windows import Batch
 from logsparse.model.transformer import Transformer
 from logsparse.train.batches import TrainingSet
 
@@ -37,6 +38,23 @@ def config(model: dict[str, Any] | None = None, **train: Any) -> Config:
     small = ModelConfig(layers=2, heads=2, kernel=3, embedding=4, patterns=(logsparse(),), dropout=0.1)
     quick = TrainConfig(batch=8, steps_per_epoch=3, epochs=4, validation_windows=16)
     return Config(context=24, horizon=6, model=replace(small, **(model or {})), train=replace(quick, **train))
+
+
+def short_windows(data: TrainingSet) -> Batch:
+    """The windows after the first 1, 3, 10, 24 and 60 steps of five series: a history is 24 steps, the rest padding."""
+    return data.windows(np.arange(5), np.array([1, 3, 10, 24, 60])).clone()
+
+
+def soiled(batch: Batch, filling: float) -> Batch:
+    """The same with something else in every padded cell."""
+    other = batch.clone()
+    for row, padding in enumerate(batch.padding_B.tolist()):
+        for part in (other.lagged_BLK, other.profile_BLR, other.spread_BLR, other.features_BLF):
+            part[row, :padding] = filling
+        other.values_BL[row, :padding] = 7  # a target that is not observed may be any number
+        for seen in (other.lag_observed_BLK, other.profile_observed_BLR):
+            seen[row, :padding] = True
+    return other
 
 
 def network(settings: Config, data: TrainingSet, seed: int = 0) -> Transformer:

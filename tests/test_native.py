@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from logsparse.attention.attend import attend
 from logsparse.attention.native import _attend, _native, available, native
 from logsparse.attention.pattern import local, logsparse, restart
+from logsparse.errors import LogsparseError
 from test_attend import PATTERNS, assert_equal_to_oracle, random_inputs, results
 
 
@@ -61,6 +63,43 @@ def test_the_operator_passes_torch_s_own_checks(dropout: float) -> None:
         number = torch.tensor(5) if dropout else None
         for starts in (None, torch.tensor([9])):
             torch.library.opcheck(_attend, (q, k, v, [0, 1, 2, 4, 60], 1, dropout, number, starts))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"distances": []}, r"distances must ascend from 0 and stay below the length, 9. Got \[\]"),
+        ({"distances": [0, -3]}, r"distances must ascend from 0 .* Got \[0, -3\]"),
+        ({"distances": [-1, 0]}, "distances must ascend from 0"),
+        ({"distances": [1, 2]}, "distances must ascend from 0"),
+        ({"distances": [0, 2, 2]}, "distances must ascend from 0"),
+        ({"distances": [0, 9]}, "stay below the length, 9"),
+        ({"k": torch.ones(1, 2, 5, 4)}, "q and k must be"),
+        ({"k": torch.ones(1, 1, 9, 4)}, "q and k must be"),
+        ({"v": torch.ones(2, 9, 4)}, "q and k must be"),
+        ({"v": torch.ones(1, 2, 9, 4, dtype=torch.float64)}, "must share one device and one type"),
+        ({"first_row": 9}, "first_row must be a row, 0 to 8"),
+        ({"first_row": -1}, "first_row must be a row"),
+        ({"dropout": 1.0}, "dropout at least 0 and below 1"),
+        ({"starts": torch.tensor([-2])}, "no start below 0"),
+        ({"starts": torch.tensor([0, 1])}, "starts must be an int64 tensor"),
+        ({"starts": torch.tensor([0.5])}, "starts must be an int64 tensor"),
+    ],
+    ids=str,
+)
+def test_the_operator_itself_refuses_what_would_read_foreign_memory(changes: dict[str, Any], message: str) -> None:
+    x = torch.ones(1, 2, 9, 4)
+    given = {"q": x, "k": x, "v": x, "distances": [0, 1], "first_row": 0, "dropout": 0.0, "seed": None, "starts": None}
+    with pytest.raises(LogsparseError, match=message):
+        torch.ops.logsparse.attend(*{**given, **changes}.values())
+
+
+def test_the_backward_operator_refuses_gradients_of_another_shape() -> None:
+    x = torch.ones(1, 2, 9, 4)
+    out, lse = torch.ops.logsparse.attend(x, x, x, [0, 1], 0, 0.0, None, None)
+    for grad, kept in ((out[:, :, :5], lse), (out.double(), lse), (out, lse[:, :, :5]), (out, lse.mT.mT[:, :1])):
+        with pytest.raises(LogsparseError, match="as the forward pass gave it"):
+            torch.ops.logsparse.attend_backward(grad, [x, x, x, kept], [0, 1], 0, 0.0, None, None)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
