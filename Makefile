@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo test check format bench sanitize clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -35,6 +35,19 @@ format: setup ## let ruff rewrite what it can
 
 bench: setup ## run the benchmarks; tables on screen, JSON in benchmarks/results
 	for file in load headline attention convolution train; do $(BIN)/python benchmarks/$$file.py || exit 1; done
+
+# A package of its own beside the installed one: the same Python, the kernel built with sanitizers.
+SANITIZED := build/sanitize
+sanitize: setup ## run the attention tests on a kernel built with AddressSanitizer and UndefinedBehaviorSanitizer
+	$(PIP) install --quiet nanobind
+	cmake -S native -B $(SANITIZED) -DLOGSPARSE_SANITIZE=ON -DPython_EXECUTABLE=$(abspath $(BIN)/python) >/dev/null
+	cmake --build $(SANITIZED) -j 2
+	rm -rf $(SANITIZED)/site && mkdir -p $(SANITIZED)/site
+	cp -r src/logsparse $(SANITIZED)/site/ && cp $(SANITIZED)/_native*.so $(SANITIZED)/site/logsparse/
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 OMP_NUM_THREADS=2 \
+	$(BIN)/python tests/sanitized.py $(SANITIZED)/site tests/test_attend.py tests/test_native.py tests/test_step.py \
+	    tests/test_weights.py tests/test_layer.py tests/test_padding.py tests/test_decode.py
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
