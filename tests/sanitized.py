@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 import pytest
@@ -12,9 +13,9 @@ def main() -> int:
     # An editable install finds the package before any path is looked at.
     sys.meta_path[:] = [finder for finder in sys.meta_path if not type(finder).__name__.startswith("ScikitBuild")]
     sys.path.insert(0, site)
-    import logsparse._native
-
-    assert logsparse._native.__file__.startswith(site), logsparse._native.__file__
+    found = importlib.import_module("logsparse._native").__file__
+    assert found is not None
+    assert found.startswith(site), found
     # Tests that start other processes would meet the installed package there, or a preloaded sanitizer in their tools.
     return pytest.main(["-q", "-p", "no:cacheprovider", "-k", "not openmp and not compile and not opcheck", *tests])
 

@@ -25,8 +25,7 @@ Maker = Callable[[Config, TrainingSet], Network]
 
 def structural(structure: Structure) -> Maker:
     def make(settings: Config, data: TrainingSet) -> Network:
-        sizes = {"length": settings.length, "features": len(data.features), "series": 5}
-        return Structural(settings.model, structure, **sizes)
+        return Structural(settings.model, structure, length=settings.length, features=len(data.features), series=5)
 
     return make
 
@@ -94,8 +93,8 @@ def test_a_padded_window_is_read_like_one_that_begins_with_its_series(name: str)
     for row, padding in enumerate(batch.padding_B.tolist()):
         alone = cut(batch, row, padding)
         if isinstance(network, Structural):
-            sizes = {"length": alone.values_BL.shape[1], "features": alone.features_BLF.shape[2], "series": 5}
-            again = Structural(network.config, network.structure, **sizes)
+            length, features = alone.values_BL.shape[1], alone.features_BLF.shape[2]
+            again = Structural(network.config, network.structure, length=length, features=features, series=5)
             again.load_state_dict(network.state_dict())
             found_L = again.log_density(again(alone), alone)[0]
         else:
