@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from logsparse.data.panel import Floats
-from logsparse.data.scale import Doubles, centre_and_scale, rolling_scale
+from logsparse.data.calendar import Freq
+from logsparse.data.panel import Floats, Panel
+from logsparse.data.scale import Doubles, Scaling, centre_and_scale
 
+KINDS = ["one-plus-mean", "mean", "deviation"]
 values = hnp.arrays(
     np.float32,
     st.integers(1, 40),
@@ -23,6 +25,19 @@ values = hnp.arrays(
 
 def scale(values_BC: Floats, observed_BC: NDArray[np.bool_], kind: str = "one-plus-mean") -> Doubles:
     return centre_and_scale(values_BC, observed_BC, kind)[1]
+
+
+def one_series(values_T: Floats) -> Panel:
+    number = np.zeros(1, np.int64)
+    size = len(values_T)
+    return Panel(values_T, np.array([0, size]), np.array([size]), ("a",), number, Freq("index", 1))
+
+
+def along(values_T: Floats, context: int, kind: str = "one-plus-mean") -> Doubles:
+    """The scale of every history of `context` neighbouring steps."""
+    place_B = np.arange(len(values_T) - context + 1)
+    scaling = Scaling(one_series(values_T), context, kind)
+    return scaling.along(values_T, place_B, np.zeros_like(place_B), place_B + context, steps=context)
 
 
 def by_definition(history: Floats) -> float:
@@ -39,7 +54,7 @@ def test_scale_is_one_plus_the_mean_size_of_what_was_observed() -> None:
 def test_a_history_without_observations_has_scale_one() -> None:
     nothing_BC = np.full((1, 4), np.nan, np.float32)
     assert scale(nothing_BC, ~np.isnan(nothing_BC)) == 1
-    assert rolling_scale(nothing_BC[0], 4) == 1
+    assert along(nothing_BC[0], 4) == 1
 
 
 def test_values_that_are_not_observed_do_not_count_whatever_they_are() -> None:
@@ -90,22 +105,36 @@ def test_few_values_do_not_vouch_for_a_small_deviation() -> None:
     np.testing.assert_allclose(sizes, [50, 12.5, 2, 0.5])
 
 
-@given(values_T=values, data=st.data())
-def test_rolling_scale_is_the_scale_of_each_history(values_T: Floats, data: st.DataObject) -> None:
+@given(values_T=values, data=st.data(), kind=st.sampled_from(KINDS))
+def test_the_scale_along_a_series_is_the_scale_of_each_history(
+    values_T: Floats, data: st.DataObject, kind: str
+) -> None:
     context = data.draw(st.integers(1, len(values_T)))
-    expected = [by_definition(values_T[i : i + context]) for i in range(len(values_T) - context + 1)]
-    np.testing.assert_allclose(rolling_scale(values_T, context), expected, rtol=1e-12)
+    histories_BC = np.lib.stride_tricks.sliding_window_view(values_T, context)
+    seen_B = ~np.isnan(histories_BC).all(axis=1)
+    found, expected = along(values_T, context, kind), scale(histories_BC, ~np.isnan(histories_BC), kind)
+    np.testing.assert_allclose(found[seen_B], expected[seen_B], rtol=1e-12)
+    if kind == "one-plus-mean":
+        np.testing.assert_allclose(found[seen_B], [by_definition(z) for z in histories_BC[seen_B]], rtol=1e-12)
+
+
+@given(values_T=values, data=st.data(), kind=st.sampled_from(KINDS))
+def test_an_empty_history_has_the_centre_and_scale_of_the_last_values_before_it(
+    values_T: Floats, data: st.DataObject, kind: str
+) -> None:
+    context = data.draw(st.integers(1, len(values_T)))
+    gap = np.full(context + 3, np.nan, np.float32)
+    panel = one_series(np.concatenate((values_T, gap)))
+    nothing_BC = np.full((1, context), np.nan, np.float32)
+    series, start = np.zeros(1, np.int64), np.array([len(values_T) + context])
+    seen = np.flatnonzero(~np.isnan(values_T))
+    last = values_T[max(0, seen[-1] + 1 - context) : seen[-1] + 1] if len(seen) else values_T[:0]
+    expected = centre_and_scale(last, ~np.isnan(last), kind)
+    found = Scaling(panel, context, kind)(nothing_BC, ~np.isnan(nothing_BC), series, start)
+    np.testing.assert_allclose(np.concatenate(found), np.stack(expected), rtol=1e-12)
+    np.testing.assert_allclose(along(panel[0], context, kind)[-1:], expected[1], rtol=1e-12)
 
 
 def test_a_huge_value_does_not_blur_the_scale_of_later_histories() -> None:
     values_T = np.array([1e30, 1, 2, 3, 4, 5], np.float32)
-    np.testing.assert_array_equal(rolling_scale(values_T, 2)[1:], [2.5, 3.5, 4.5, 5.5])
-
-
-@pytest.mark.parametrize("context", [1, 3, 7])
-def test_both_ways_to_the_scale_agree(context: int) -> None:
-    values_T = np.random.default_rng(0).normal(size=50).astype(np.float32)
-    histories_BC = np.lib.stride_tricks.sliding_window_view(values_T, context)
-    np.testing.assert_allclose(
-        rolling_scale(values_T, context), scale(histories_BC, ~np.isnan(histories_BC)), rtol=1e-14
-    )
+    np.testing.assert_array_equal(along(values_T, 2)[1:], [2.5, 3.5, 4.5, 5.5])

@@ -85,13 +85,13 @@ class Draws:
 
     def __init__(self, data: TrainingSet, train: TrainConfig, *, seed: int, ranks: Ranks) -> None:
         self.data, self.train, self.seed, self.ranks = data, train, seed, ranks
-        self.sampler = Sampler(data.training, weighted=train.weighted)
+        self.sampler = Sampler(data.training, data.windows.scaling if train.weighted else None)
         self._set: Pairs | Candidates | None = None
         if train.windows is not None:
-            every = train.windows >= len(data.training)
+            # Where all are alike, a set as large as all windows is all windows, each once.
+            every = not train.weighted and train.windows >= len(data.training)
             rng = np.random.default_rng([seed, 0])
-            # A set as large as all windows is all windows: nothing is left to draw.
-            self._set = data.training if every else self.sampler.fixed(train.windows, rng)
+            self._set = data.training if every else self.sampler.draw(train.windows, rng)
 
     @property
     def steps_an_epoch(self) -> int:
