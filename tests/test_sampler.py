@@ -85,6 +85,7 @@ def test_weights_are_the_scales_of_the_windows_however_they_are_cut(
     if empty:  # some histories have nothing, some have nothing but zeros
         panel.values[len(panel.values) // 3 : len(panel.values) // 2] = np.nan
         panel.values[len(panel.values) // 2 : len(panel.values) * 2 // 3] = 0
+        panel = replace(panel, units=np.geomspace(1, 1e6, len(panel)))
     candidates = Candidates.of(panel, context, horizon)
     expected = oracle(candidates, kind)
     with pytest.MonkeyPatch.context() as patch:

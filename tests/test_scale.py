@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from logsparse.data.calendar import Freq
 from logsparse.data.panel import Floats, Panel
-from logsparse.data.scale import Doubles, Scaling, centre_and_scale
+from logsparse.data.scale import Doubles, Scaling, centre_and_scale, mean_sizes
 
 KINDS = ["one-plus-mean", "mean", "deviation"]
 values = hnp.arrays(
@@ -23,8 +23,11 @@ values = hnp.arrays(
 )
 
 
+ONE = np.ones(1)
+
+
 def scale(values_BC: Floats, observed_BC: NDArray[np.bool_], kind: str = "one-plus-mean") -> Doubles:
-    return centre_and_scale(values_BC, observed_BC, kind)[1]
+    return centre_and_scale(values_BC, observed_BC, kind, ONE)[1]
 
 
 def one_series(values_T: Floats) -> Panel:
@@ -70,22 +73,37 @@ def test_values_as_good_as_zero_have_a_scale_that_can_be_divided_by(kind: str) -
     assert 0.9e-30 <= found[2] <= 3.1e-30
 
 
-histories = hnp.arrays(np.float64, 5, elements=st.floats(-100, 100).map(lambda x: round(x, 3)))
+some = st.one_of(st.just(0.0), st.just(np.nan), st.floats(-100, 100).map(lambda x: round(x, 3)))
+histories = hnp.arrays(np.float32, (3, 5), elements=some.map(np.float32))
+histories_BC = st.one_of(histories, histories.map(np.zeros_like))
 
 
-@given(factor=st.floats(1e-3, 1e6), history=histories, kind=st.sampled_from(["mean", "deviation"]))
-def test_centre_and_scale_follow_the_unit_of_the_data(factor: float, history: Floats, kind: str) -> None:
-    seen = np.ones((1, 5), bool)
-    centre, size = centre_and_scale(history[None], seen, kind)
-    again = centre_and_scale(history[None] * factor, seen, kind)
-    np.testing.assert_allclose(again[0], centre * factor, rtol=1e-6, atol=1e-9 * factor)
-    np.testing.assert_allclose(again[1], size * factor if history.any() else 1.0, rtol=1e-6)
+@given(power=st.integers(-60, 60), values_BC=histories_BC, kind=st.sampled_from(["mean", "deviation"]))
+def test_centre_and_scale_follow_the_unit_of_the_data_exactly(power: int, values_BC: Floats, kind: str) -> None:
+    seen_BC, unit_B = ~np.isnan(values_BC), np.array([1.5, 2.0, 700.0])
+    centre_B, scale_B = centre_and_scale(values_BC, seen_BC, kind, unit_B)
+    other = centre_and_scale(values_BC * np.float32(2.0**power), seen_BC, kind, unit_B * 2.0**power)
+    np.testing.assert_array_equal(other[0], centre_B * 2.0**power)
+    np.testing.assert_array_equal(other[1], scale_B * 2.0**power)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("mean", 700.0), ("deviation", 700.0), ("one-plus-mean", 1.0)])
+def test_nothing_but_zeros_has_the_unit_as_its_scale(kind: str, expected: float) -> None:
+    zeros_BC = np.zeros((1, 5), np.float32)
+    centre_B, scale_B = centre_and_scale(zeros_BC, np.ones((1, 5), bool), kind, np.array([700.0]))
+    assert (centre_B.tolist(), scale_B.tolist()) == ([0], [expected])
+
+
+def test_the_mean_size_of_a_series_is_that_of_the_values_seen_in_its_first_steps() -> None:
+    panel = one_series(np.array([0, -4, np.nan, 2, 1e9], np.float32))
+    assert mean_sizes(panel, np.array([4])).tolist() == [2]
+    assert mean_sizes(panel, np.array([1])).tolist() == mean_sizes(panel, np.array([-3])).tolist() == [0]
 
 
 def test_a_small_wave_on_a_high_level_is_as_large_as_any_other() -> None:
     wave = np.sin(np.arange(24) * np.pi / 12)
     seen = np.ones((2, 24), bool)
-    centre, size = centre_and_scale(np.stack((wave, 1000 + 3 * wave)), seen, "deviation")
+    centre, size = centre_and_scale(np.stack((wave, 1000 + 3 * wave)), seen, "deviation", ONE)
     np.testing.assert_allclose(centre, [0, 1000], atol=1e-9)
     np.testing.assert_allclose(size, np.array([1, 3]) * np.abs(wave).mean())
 
@@ -93,7 +111,7 @@ def test_a_small_wave_on_a_high_level_is_as_large_as_any_other() -> None:
 def test_a_history_that_stood_still_has_a_scale_above_zero() -> None:
     values_BC = np.repeat(np.array([[5], [0], [7]], np.float32), 40, axis=1)
     observed_BC = np.repeat([[True], [True], [False]], 40, axis=1)
-    centre, size = centre_and_scale(values_BC, observed_BC, "deviation")
+    centre, size = centre_and_scale(values_BC, observed_BC, "deviation", ONE)
     np.testing.assert_allclose(centre, [5, 0, 0])
     np.testing.assert_allclose(size, [0.005, 1, 1])
     np.testing.assert_allclose(scale(values_BC, observed_BC, "mean"), [5, 1, 1])
@@ -129,9 +147,9 @@ def test_an_empty_history_has_the_centre_and_scale_of_the_last_values_before_it(
     series, start = np.zeros(1, np.int64), np.array([len(values_T) + context])
     seen = np.flatnonzero(~np.isnan(values_T))
     last = values_T[max(0, seen[-1] + 1 - context) : seen[-1] + 1] if len(seen) else values_T[:0]
-    expected = centre_and_scale(last, ~np.isnan(last), kind)
+    expected = centre_and_scale(last[None], ~np.isnan(last)[None], kind, ONE)
     found = Scaling(panel, context, kind)(nothing_BC, ~np.isnan(nothing_BC), series, start)
-    np.testing.assert_allclose(np.concatenate(found), np.stack(expected), rtol=1e-12)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
     np.testing.assert_allclose(along(panel[0], context, kind)[-1:], expected[1], rtol=1e-12)
 
 

@@ -3,7 +3,9 @@
 DeepAR's scale, and the paper's, is 1 + mean |z|, with centre 0. The 1 has a unit: shares of a road's use and watts are
 not treated alike; without it, mean |z|, they are. Both leave a series that varies little around a high level almost
 constant; its deviation from its mean is what a network can see. Only the history counts, never the horizon; only
-observed steps count; where nothing is left to divide by, the scale is 1.
+observed steps count. A history of zeros says nothing of the unit: its scale is the mean size of what was learned of its
+series, or of a typical series where that was all zeros too, so that data in another unit are treated alike. Only with
+1 + mean |z|, which has a unit anyway, it is 1.
 """
 
 from __future__ import annotations
@@ -27,27 +29,39 @@ _CELLS = 1 << 20
 _LEAST = 1e6 * float(np.finfo(np.float32).tiny)
 
 
-def centre_and_scale(values_BC: Floats, observed_BC: NDArray[np.bool_], kind: str) -> tuple[Doubles, Doubles]:
-    """Of each history; values where nothing was observed are not read."""
+def centre_and_scale(
+    values_BC: Floats, observed_BC: NDArray[np.bool_], kind: str, unit_B: Doubles
+) -> tuple[Doubles, Doubles]:
+    """Of each history; values where nothing was observed are not read. `unit_B` is the scale of nothing but zeros."""
     count_B = np.maximum(observed_BC.sum(axis=-1), 1)
     size_B = np.abs(values_BC).sum(axis=-1, where=observed_BC, dtype=np.float64) / count_B
     if kind != "deviation":
-        return np.zeros_like(size_B), _scale_of(size_B, kind)
+        return np.zeros_like(size_B), _scale_of(size_B, kind, unit_B)
     centre_B = values_BC.sum(axis=-1, where=observed_BC, dtype=np.float64) / count_B
     away_BC = np.abs(values_BC - centre_B[..., None])
     # A history that stood still says little about how far the next step may lie, and one of few values less.
     least_B = np.maximum(_STILL, 1.0 / count_B**2) * size_B
     scale_B = np.maximum(away_BC.sum(axis=-1, where=observed_BC) / count_B, least_B)
-    return centre_B, _divisor(scale_B)
+    return centre_B, _divisor(scale_B, unit_B)
 
 
-def _scale_of(size_B: Doubles, kind: str) -> Doubles:
+def mean_sizes(panel: Panel, lengths_S: Ints) -> Doubles:
+    """Mean |z| over the first so many steps of each series; 0 where there is nothing but zeros."""
+    size_S = np.zeros(len(panel))
+    for series, length in enumerate(lengths_S.tolist()):
+        values = panel[series][: max(length, 0)].astype(np.float64)
+        seen = np.abs(values[~np.isnan(values)])
+        size_S[series] = seen.sum() / max(len(seen), 1)
+    return size_S
+
+
+def _scale_of(size_B: Doubles, kind: str, unit_B: Doubles) -> Doubles:
     """Of the mean sizes of histories, for the scales without a centre."""
-    return 1 + size_B if kind == "one-plus-mean" else _divisor(size_B)
+    return 1 + size_B if kind == "one-plus-mean" else _divisor(size_B, unit_B)
 
 
-def _divisor(size_B: Doubles) -> Doubles:
-    return np.where(size_B > 0, np.maximum(size_B, _LEAST), 1.0)
+def _divisor(size_B: Doubles, unit_B: Doubles) -> Doubles:
+    return np.maximum(np.where(size_B > 0, size_B, unit_B), _LEAST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +76,7 @@ class Scaling:
         self, values_BC: Floats, observed_BC: NDArray[np.bool_], series_B: Ints, start_B: Ints
     ) -> tuple[Doubles, Doubles]:
         """Centre and scale of these windows, whose histories were gathered."""
-        centre_B, scale_B = centre_and_scale(values_BC, observed_BC, self.kind)
+        centre_B, scale_B = centre_and_scale(values_BC, observed_BC, self.kind, self._units(series_B))
         empty = np.flatnonzero(~observed_BC.any(axis=1))
         centre_B[empty], scale_B[empty] = self._earlier(series_B[empty], start_B[empty])
         return centre_B, scale_B
@@ -76,17 +90,22 @@ class Scaling:
         total_T = np.concatenate(([0], np.cumsum(observed_T)))
         count_B = total_T[place_B + steps] - total_T[place_B]
         if self.kind == "deviation":
-            scale_B = _deviations(values_T, place_B, steps)
+            scale_B = _deviations(values_T, place_B, steps, self._units(series_B))
         else:
             size_T = np.where(observed_T, np.abs(values_T), 0).astype(np.float64)
-            scale_B = _scale_of(_rolling_sum(size_T, steps)[place_B] / np.maximum(count_B, 1), self.kind)
+            size_B = _rolling_sum(size_T, steps)[place_B] / np.maximum(count_B, 1)
+            scale_B = _scale_of(size_B, self.kind, self._units(series_B))
         empty = np.flatnonzero(count_B == 0)
         scale_B[empty] = self._earlier(series_B[empty], start_B[empty])[1]
         return scale_B
 
+    def _units(self, series_B: Ints) -> Doubles:
+        return np.ones(len(series_B)) if self.panel.units is None else self.panel.units[series_B]
+
     def _earlier(self, series_B: Ints, start_B: Ints) -> tuple[Doubles, Doubles]:
-        """Of empty histories: the last values before them tell the unit, however long ago."""
+        """Of empty histories: the last values before them stand for them, however long ago."""
         centre_B, scale_B = np.empty((2, len(series_B)))
+        unit_B = self._units(series_B)
         for series in np.unique(series_B).tolist():
             seen = np.flatnonzero(~np.isnan(self.panel[series]))
             rows = np.flatnonzero(series_B == series)
@@ -94,20 +113,21 @@ class Scaling:
             for count in np.unique(count_B).tolist():
                 end = int(seen[count - 1]) + 1 if count else 0
                 last = self.panel[series][max(0, end - self.context) : end]
-                last = last[~np.isnan(last)]
                 same = rows[count_B == count]
-                centre_B[same], scale_B[same] = centre_and_scale(last, np.ones(len(last), bool), self.kind)
+                found = centre_and_scale(last[None], ~np.isnan(last)[None], self.kind, unit_B[same[:1]])
+                centre_B[same], scale_B[same] = found
         return centre_B, scale_B
 
 
-def _deviations(values_T: Floats, place_B: Ints, steps: int) -> Doubles:
+def _deviations(values_T: Floats, place_B: Ints, steps: int, unit_B: Doubles) -> Doubles:
     """By the definition, some histories at a time: their means differ, so that no sum can be carried along."""
     histories = np.lib.stride_tricks.sliding_window_view(values_T, steps)
     scale_B = np.empty(len(place_B))
     size = max(1, _CELLS // steps)
     for begin in range(0, len(place_B), size):
-        values_BC = histories[place_B[begin : begin + size]]
-        scale_B[begin : begin + size] = centre_and_scale(values_BC, ~np.isnan(values_BC), "deviation")[1]
+        part = slice(begin, begin + size)
+        values_BC = histories[place_B[part]]
+        _, scale_B[part] = centre_and_scale(values_BC, ~np.isnan(values_BC), "deviation", unit_B[part])
     return scale_B
 
 

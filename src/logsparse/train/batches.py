@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from logsparse.config import Config, TrainConfig
-from logsparse.data.candidates import Candidates, Pairs, epoch, split
+from logsparse.data.calendar import Ints
+from logsparse.data.candidates import Candidates, Pairs, epoch, learned_steps, split
 from logsparse.data.features import Features
 from logsparse.data.panel import Panel
 from logsparse.data.profile import Profile, reach
@@ -124,6 +125,11 @@ def windows_of(panel: Panel, features: Features, config: Config) -> Windows:
         profiles=_profiles(config),
         scale=model.scale,
     )
+
+
+def learned_from(panel: Panel, config: Config) -> Ints:
+    """Of each series, the steps before the part that `TrainingSet.of` holds back."""
+    return learned_steps(panel.to_last_value(), config.horizon, config.train.held_back)
 
 
 def looks_back(config: Config) -> int:
