@@ -33,7 +33,7 @@ from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
 from logsparse.defaults import recommend
 from logsparse.model.decode import decode_plainly, draws
-from logsparse.model.sample import Sampling, sample, series_keys
+from logsparse.model.sample import Sampling, sample, window_keys
 from logsparse.model.transformer import Transformer
 from logsparse.train.batches import windows_of
 from machine import write_result
@@ -88,7 +88,7 @@ def ours(name: str, minutes: float, rounds: int) -> list[dict[str, Any]]:
 
     def plain(method: str, few: int) -> Any:
         batch = windows(np.arange(few), history.lengths[:few])
-        uniform = draws(0, series_keys(history.ids[:few]), PATHS, HORIZON)
+        uniform = draws(0, window_keys(history, Pairs(np.arange(few), history.lengths[:few])), PATHS, HORIZON)
         assert isinstance(model.network_, Transformer)
         return decode_plainly(model.network_, batch, uniform, method)
 

@@ -101,6 +101,19 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(windows: i
     assert weights(runs[0].network) == weights(runs[1].network) != weights(runs[2].network)
 
 
+@pytest.mark.parametrize("clip", [1.0, 0.05])
+def test_bertadam_clips_each_tensor_and_nothing_clips_before_it(clip: float) -> None:
+    plain, run = training(clip=1e9), training(optimiser="bertadam", clip=clip)
+    for each in (plain, run):
+        each.learn()
+    gradients = {name: weight.grad for name, weight in plain.network.named_parameters() if weight.grad is not None}
+    assert torch.stack([gradient.norm() for gradient in gradients.values()]).norm() > 2 * clip
+    for name, weight in run.network.named_parameters():
+        if name in gradients:
+            clipped = gradients[name] * (clip / gradients[name].norm().clamp(min=1e-12)).clamp(max=1)
+            torch.testing.assert_close(run.optim.state[weight]["exp_avg"], 0.1 * clipped, rtol=1e-4, atol=1e-9)
+
+
 def test_a_fixed_seed_reproduces_the_committed_loss_curve() -> None:
     """Regenerate after a change that is meant to change numbers: LOGSPARSE_WRITE_LOSSES=1 make test."""
     torch.set_num_threads(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,8 +17,7 @@ from logsparse.data.calendar import Freq
 from logsparse.data.candidates import Candidates, Pairs, split
 from logsparse.data.panel import Panel
 from logsparse.data.sampler import Sampler
-from logsparse.data.scale import Doubles
-from logsparse.errors import ConfigError
+from logsparse.data.scale import Doubles, Scaling
 
 
 def panel_of(*series: Doubles, beyond: float = np.nan, stored: int = 0) -> Panel:
@@ -42,13 +42,19 @@ def random_panel(lengths: list[int], seed: int, *, beyond: float = np.nan, store
     return panel_of(*holed, beyond=beyond, stored=stored)
 
 
-def oracle(candidates: Candidates) -> Doubles:
-    """The scale of every window, one after the other."""
+def weighted(candidates: Candidates, kind: str = "one-plus-mean") -> Sampler:
+    return Sampler(candidates, Scaling(candidates.panel, candidates.context, kind))
+
+
+def oracle(candidates: Candidates, kind: str = "one-plus-mean") -> Doubles:
+    """What every window is divided by, cut out one after the other."""
     panel, weights = candidates.panel, []
+    scaling = Scaling(panel, candidates.context, kind)
     pairs = candidates.at(np.arange(len(candidates)))
     for series, start in zip(pairs.series_B, pairs.start_B, strict=True):
-        history = np.abs(panel[series][max(0, start - candidates.context) : start].astype(np.float64))
-        weights.append(1 + np.nanmean(history) if (~np.isnan(history)).any() else 1.0)
+        history = panel[series][None, max(0, start - candidates.context) : start]
+        _, scale = scaling(history, ~np.isnan(history), np.array([series]), np.array([start]))
+        weights.append(scale[0])
     return np.array(weights)
 
 
@@ -69,23 +75,32 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     horizon=st.integers(1, 9),
     block=st.integers(1, 9),
     steps=st.integers(1, 200),
+    kind=st.sampled_from(["one-plus-mean", "mean", "deviation"]),
+    empty=st.booleans(),
 )
 def test_weights_are_the_scales_of_the_windows_however_they_are_cut(
-    lengths: list[int], context: int, horizon: int, block: int, steps: int
+    lengths: list[int], context: int, horizon: int, block: int, steps: int, kind: str, empty: bool
 ) -> None:
     panel = random_panel([*lengths, horizon + 1], 0, beyond=3e38, stored=3)
+    if empty:  # some histories have nothing, some have nothing but zeros
+        panel.values[len(panel.values) // 3 : len(panel.values) // 2] = np.nan
+        panel.values[len(panel.values) // 2 : len(panel.values) * 2 // 3] = 0
+        panel = replace(panel, units=np.geomspace(1, 1e6, len(panel)))
     candidates = Candidates.of(panel, context, horizon)
-    expected = oracle(candidates)
+    expected = oracle(candidates, kind)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK", block)
         patch.setattr(module, "_STEPS", steps)
-        sampler = Sampler(candidates)
-        pieces = list(sampler._stream())
-    np.testing.assert_allclose(np.concatenate([weights for _, weights in pieces]), expected, rtol=1e-12)
+        sampler = weighted(candidates, kind)
+        scaling = sampler.scaling
+        assert scaling is not None
+        pieces = list(sampler._stream(scaling))
+    np.testing.assert_allclose(np.concatenate(pieces), expected, rtol=1e-12)
     begins = np.arange(0, len(expected), block)
-    np.testing.assert_allclose(np.diff(sampler._block_K, prepend=0), np.add.reduceat(expected, begins), rtol=1e-9)
+    sums = np.cumsum(np.add.reduceat(expected, begins))
+    np.testing.assert_allclose(sampler._block_K, sums, rtol=1e-9)
     scattered = np.random.default_rng(1).permutation(len(expected))
-    np.testing.assert_allclose(sampler.weights(scattered), expected[scattered], rtol=1e-12)
+    np.testing.assert_allclose(sampler._weights(scattered, scaling), expected[scattered], rtol=1e-12)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -94,7 +109,7 @@ def test_fresh_draws_come_as_often_as_their_scale_says() -> None:
     weights = oracle(candidates)
     # Windows so rare that the test could not see them would only blur it.
     assert weights.min() / weights.sum() * 200_000 > 5
-    pairs = Sampler(candidates).draw(200_000, np.random.default_rng(1))
+    pairs = weighted(candidates).draw(200_000, np.random.default_rng(1))
     counts = np.bincount(numbers(candidates, pairs), minlength=len(candidates))
     assert stats.chisquare(counts, weights / weights.sum() * 200_000).pvalue > 0.01
     assert stats.chisquare(counts).pvalue < 1e-9
@@ -102,63 +117,30 @@ def test_fresh_draws_come_as_often_as_their_scale_says() -> None:
 
 def test_unweighted_draws_are_uniform() -> None:
     candidates = Candidates.of(random_panel([30, 9, 4, 25], 5), 8, 3)
-    pairs = Sampler(candidates, weighted=False).draw(50_000, np.random.default_rng(1))
+    pairs = Sampler(candidates).draw(50_000, np.random.default_rng(1))
     assert stats.chisquare(np.bincount(numbers(candidates, pairs), minlength=len(candidates))).pvalue > 0.01
 
 
-@pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("weighted", [True, False])
-def test_a_fixed_set_is_drawn_one_by_one_without_replacement(weighted: bool) -> None:
-    candidates = Candidates.of(panel_of(np.array([0.0, 2, 9, 1, 5, 4])), 2, 1)
-    sampler = Sampler(candidates, weighted=weighted)
-    weights = oracle(candidates) if weighted else np.ones(4)
-    share = weights / weights.sum()
-    expected = {
-        (i, j): share[i] * share[j] / (1 - share[i]) for i in range(4) for j in range(4) if i != j
-    }  # successive draws: the second among those that are left
-    generator = np.random.default_rng(2)
-    drawn = [tuple(numbers(candidates, sampler.fixed(2, generator))) for _ in range(6000)]
-    counts = [drawn.count(pair) for pair in expected]
-    assert sum(counts) == 6000
-    assert stats.chisquare(counts, np.array(list(expected.values())) * 6000).pvalue > 0.01
+@pytest.mark.parametrize("make", [weighted, Sampler])
+def test_same_seed_same_draws(make: Callable[[Candidates], Sampler]) -> None:
+    sampler = make(Candidates.of(random_panel([300, 90], 5), 8, 3))
+    one, same, other = (sampler.draw(50, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one.start_B, same.start_B)
+    np.testing.assert_array_equal(one.series_B, same.series_B)
+    assert not np.array_equal(one.start_B, other.start_B)
 
 
-@pytest.mark.usefixtures("small_blocks")
-@given(size=st.integers(1, 60), seed=st.integers(0, 20))
-def test_a_fixed_set_has_no_window_twice_and_can_be_everything(size: int, seed: int) -> None:
-    candidates = Candidates.of(random_panel([50, 12, 13], seed), 8, 3)
-    size = min(size, len(candidates))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_STEPS", 40)
-        drawn = numbers(candidates, Sampler(candidates).fixed(size, np.random.default_rng(seed)))
-    assert len(set(drawn)) == len(drawn) == size
-    everything = Sampler(candidates).fixed(len(candidates), np.random.default_rng(seed))
-    assert sorted(numbers(candidates, everything)) == list(range(len(candidates)))
-    # The first of a large set are the small set: only the seed decides, not how the work was cut.
-    assert numbers(candidates, everything)[:size] == drawn
-
-
-@pytest.mark.parametrize("weighted", [True, False])
-def test_same_seed_same_draws(weighted: bool) -> None:
-    sampler = Sampler(Candidates.of(random_panel([300, 90], 5), 8, 3), weighted=weighted)
-    for draw in (sampler.draw, sampler.fixed):
-        one, same, other = (draw(50, np.random.default_rng(seed)) for seed in (1, 1, 2))
-        np.testing.assert_array_equal(one.start_B, same.start_B)
-        np.testing.assert_array_equal(one.series_B, same.series_B)
-        assert not np.array_equal(one.start_B, other.start_B)
-
-
-@pytest.mark.parametrize("weighted", [True, False])
-def test_the_first_of_a_large_batch_are_the_small_batch(weighted: bool) -> None:
+@pytest.mark.parametrize("make", [weighted, Sampler])
+def test_the_first_of_a_large_batch_are_the_small_batch(make: Callable[[Candidates], Sampler]) -> None:
     # Were a batch sorted in any way, the first rank would always see the first series.
-    sampler = Sampler(Candidates.of(random_panel([300, 90], 5), 8, 3), weighted=weighted)
+    sampler = make(Candidates.of(random_panel([300, 90], 5), 8, 3))
     large, small = (sampler.draw(size, np.random.default_rng(1)) for size in (500, 20))
     np.testing.assert_array_equal(large.start_B[:20], small.start_B)
     np.testing.assert_array_equal(large.series_B[:20], small.series_B)
 
 
 def test_ranks_draw_disjoint_parts_of_the_batch_of_one_process() -> None:
-    sampler = Sampler(Candidates.of(random_panel([300, 90], 5), 8, 3))
+    sampler = weighted(Candidates.of(random_panel([300, 90], 5), 8, 3))
     alone = sampler.draw(10, np.random.default_rng(4))
     parts = [sampler.draw(10, np.random.default_rng(4)).share(rank, 3) for rank in range(3)]
     np.testing.assert_array_equal(np.concatenate([part.start_B for part in parts]), alone.start_B)
@@ -169,15 +151,8 @@ def test_ranks_draw_disjoint_parts_of_the_batch_of_one_process() -> None:
 def test_draws_do_not_depend_on_anything_after_the_cutoff(beyond: float) -> None:
     lengths = [60, 7, 33]
     calm, poisoned = (random_panel(lengths, 3, beyond=b, stored=9) for b in (1.0, beyond))
-    one, other = (Sampler(split(panel, 8, 3)[0]).draw(500, np.random.default_rng(0)) for panel in (calm, poisoned))
+    one, other = (weighted(split(panel, 8, 3)[0]).draw(500, np.random.default_rng(0)) for panel in (calm, poisoned))
     np.testing.assert_array_equal(one.start_B, other.start_B)
-
-
-def test_a_set_larger_than_the_number_of_windows_is_refused() -> None:
-    sampler = Sampler(Candidates.of(panel_of(np.arange(9.0)), 2, 1))
-    text = r"must not be larger than the number of windows\. Got 8 of 7\. Hint: ask for fewer windows, or draw with"
-    with pytest.raises(ConfigError, match=text):
-        sampler.fixed(8, np.random.default_rng(0))
 
 
 def test_memory_stays_bounded_where_a_list_of_the_windows_would_not() -> None:
@@ -187,7 +162,7 @@ def test_memory_stays_bounded_where_a_list_of_the_windows_would_not() -> None:
     candidates = Candidates.of(replace(panel, ids=tuple(range(400))), 168, 24)
     assert len(candidates) == 10_000_000
     tracemalloc.start()
-    sampler = Sampler(candidates)
+    sampler = weighted(candidates)
     sampler.draw(20_000, np.random.default_rng(0))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

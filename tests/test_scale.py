@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from logsparse.data.panel import Floats
-from logsparse.data.scale import Doubles, centre_and_scale, rolling_scale
+from logsparse.data.calendar import Freq
+from logsparse.data.panel import Floats, Panel
+from logsparse.data.scale import Doubles, Scaling, centre_and_scale, mean_sizes
 
+KINDS = ["one-plus-mean", "mean", "deviation"]
 values = hnp.arrays(
     np.float32,
     st.integers(1, 40),
@@ -21,8 +23,24 @@ values = hnp.arrays(
 )
 
 
+ONE = np.ones(1)
+
+
 def scale(values_BC: Floats, observed_BC: NDArray[np.bool_], kind: str = "one-plus-mean") -> Doubles:
-    return centre_and_scale(values_BC, observed_BC, kind)[1]
+    return centre_and_scale(values_BC, observed_BC, kind, ONE)[1]
+
+
+def one_series(values_T: Floats) -> Panel:
+    number = np.zeros(1, np.int64)
+    size = len(values_T)
+    return Panel(values_T, np.array([0, size]), np.array([size]), ("a",), number, Freq("index", 1))
+
+
+def along(values_T: Floats, context: int, kind: str = "one-plus-mean") -> Doubles:
+    """The scale of every history of `context` neighbouring steps."""
+    place_B = np.arange(len(values_T) - context + 1)
+    scaling = Scaling(one_series(values_T), context, kind)
+    return scaling.along(values_T, place_B, np.zeros_like(place_B), place_B + context, steps=context)
 
 
 def by_definition(history: Floats) -> float:
@@ -39,7 +57,7 @@ def test_scale_is_one_plus_the_mean_size_of_what_was_observed() -> None:
 def test_a_history_without_observations_has_scale_one() -> None:
     nothing_BC = np.full((1, 4), np.nan, np.float32)
     assert scale(nothing_BC, ~np.isnan(nothing_BC)) == 1
-    assert rolling_scale(nothing_BC[0], 4) == 1
+    assert along(nothing_BC[0], 4) == 1
 
 
 def test_values_that_are_not_observed_do_not_count_whatever_they_are() -> None:
@@ -55,22 +73,37 @@ def test_values_as_good_as_zero_have_a_scale_that_can_be_divided_by(kind: str) -
     assert 0.9e-30 <= found[2] <= 3.1e-30
 
 
-histories = hnp.arrays(np.float64, 5, elements=st.floats(-100, 100).map(lambda x: round(x, 3)))
+some = st.one_of(st.just(0.0), st.just(np.nan), st.floats(-100, 100).map(lambda x: round(x, 3)))
+histories = hnp.arrays(np.float32, (3, 5), elements=some.map(np.float32))
+histories_BC = st.one_of(histories, histories.map(np.zeros_like))
 
 
-@given(factor=st.floats(1e-3, 1e6), history=histories, kind=st.sampled_from(["mean", "deviation"]))
-def test_centre_and_scale_follow_the_unit_of_the_data(factor: float, history: Floats, kind: str) -> None:
-    seen = np.ones((1, 5), bool)
-    centre, size = centre_and_scale(history[None], seen, kind)
-    again = centre_and_scale(history[None] * factor, seen, kind)
-    np.testing.assert_allclose(again[0], centre * factor, rtol=1e-6, atol=1e-9 * factor)
-    np.testing.assert_allclose(again[1], size * factor if history.any() else 1.0, rtol=1e-6)
+@given(power=st.integers(-60, 60), values_BC=histories_BC, kind=st.sampled_from(["mean", "deviation"]))
+def test_centre_and_scale_follow_the_unit_of_the_data_exactly(power: int, values_BC: Floats, kind: str) -> None:
+    seen_BC, unit_B = ~np.isnan(values_BC), np.array([1.5, 2.0, 700.0])
+    centre_B, scale_B = centre_and_scale(values_BC, seen_BC, kind, unit_B)
+    other = centre_and_scale(values_BC * np.float32(2.0**power), seen_BC, kind, unit_B * 2.0**power)
+    np.testing.assert_array_equal(other[0], centre_B * 2.0**power)
+    np.testing.assert_array_equal(other[1], scale_B * 2.0**power)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("mean", 700.0), ("deviation", 700.0), ("one-plus-mean", 1.0)])
+def test_nothing_but_zeros_has_the_unit_as_its_scale(kind: str, expected: float) -> None:
+    zeros_BC = np.zeros((1, 5), np.float32)
+    centre_B, scale_B = centre_and_scale(zeros_BC, np.ones((1, 5), bool), kind, np.array([700.0]))
+    assert (centre_B.tolist(), scale_B.tolist()) == ([0], [expected])
+
+
+def test_the_mean_size_of_a_series_is_that_of_the_values_seen_in_its_first_steps() -> None:
+    panel = one_series(np.array([0, -4, np.nan, 2, 1e9], np.float32))
+    assert mean_sizes(panel, np.array([4])).tolist() == [2]
+    assert mean_sizes(panel, np.array([1])).tolist() == mean_sizes(panel, np.array([-3])).tolist() == [0]
 
 
 def test_a_small_wave_on_a_high_level_is_as_large_as_any_other() -> None:
     wave = np.sin(np.arange(24) * np.pi / 12)
     seen = np.ones((2, 24), bool)
-    centre, size = centre_and_scale(np.stack((wave, 1000 + 3 * wave)), seen, "deviation")
+    centre, size = centre_and_scale(np.stack((wave, 1000 + 3 * wave)), seen, "deviation", ONE)
     np.testing.assert_allclose(centre, [0, 1000], atol=1e-9)
     np.testing.assert_allclose(size, np.array([1, 3]) * np.abs(wave).mean())
 
@@ -78,7 +111,7 @@ def test_a_small_wave_on_a_high_level_is_as_large_as_any_other() -> None:
 def test_a_history_that_stood_still_has_a_scale_above_zero() -> None:
     values_BC = np.repeat(np.array([[5], [0], [7]], np.float32), 40, axis=1)
     observed_BC = np.repeat([[True], [True], [False]], 40, axis=1)
-    centre, size = centre_and_scale(values_BC, observed_BC, "deviation")
+    centre, size = centre_and_scale(values_BC, observed_BC, "deviation", ONE)
     np.testing.assert_allclose(centre, [5, 0, 0])
     np.testing.assert_allclose(size, [0.005, 1, 1])
     np.testing.assert_allclose(scale(values_BC, observed_BC, "mean"), [5, 1, 1])
@@ -90,22 +123,36 @@ def test_few_values_do_not_vouch_for_a_small_deviation() -> None:
     np.testing.assert_allclose(sizes, [50, 12.5, 2, 0.5])
 
 
-@given(values_T=values, data=st.data())
-def test_rolling_scale_is_the_scale_of_each_history(values_T: Floats, data: st.DataObject) -> None:
+@given(values_T=values, data=st.data(), kind=st.sampled_from(KINDS))
+def test_the_scale_along_a_series_is_the_scale_of_each_history(
+    values_T: Floats, data: st.DataObject, kind: str
+) -> None:
     context = data.draw(st.integers(1, len(values_T)))
-    expected = [by_definition(values_T[i : i + context]) for i in range(len(values_T) - context + 1)]
-    np.testing.assert_allclose(rolling_scale(values_T, context), expected, rtol=1e-12)
+    histories_BC = np.lib.stride_tricks.sliding_window_view(values_T, context)
+    seen_B = ~np.isnan(histories_BC).all(axis=1)
+    found, expected = along(values_T, context, kind), scale(histories_BC, ~np.isnan(histories_BC), kind)
+    np.testing.assert_allclose(found[seen_B], expected[seen_B], rtol=1e-12)
+    if kind == "one-plus-mean":
+        np.testing.assert_allclose(found[seen_B], [by_definition(z) for z in histories_BC[seen_B]], rtol=1e-12)
+
+
+@given(values_T=values, data=st.data(), kind=st.sampled_from(KINDS))
+def test_an_empty_history_has_the_centre_and_scale_of_the_last_values_before_it(
+    values_T: Floats, data: st.DataObject, kind: str
+) -> None:
+    context = data.draw(st.integers(1, len(values_T)))
+    gap = np.full(context + 3, np.nan, np.float32)
+    panel = one_series(np.concatenate((values_T, gap)))
+    nothing_BC = np.full((1, context), np.nan, np.float32)
+    series, start = np.zeros(1, np.int64), np.array([len(values_T) + context])
+    seen = np.flatnonzero(~np.isnan(values_T))
+    last = values_T[max(0, seen[-1] + 1 - context) : seen[-1] + 1] if len(seen) else values_T[:0]
+    expected = centre_and_scale(last[None], ~np.isnan(last)[None], kind, ONE)
+    found = Scaling(panel, context, kind)(nothing_BC, ~np.isnan(nothing_BC), series, start)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(along(panel[0], context, kind)[-1:], expected[1], rtol=1e-12)
 
 
 def test_a_huge_value_does_not_blur_the_scale_of_later_histories() -> None:
     values_T = np.array([1e30, 1, 2, 3, 4, 5], np.float32)
-    np.testing.assert_array_equal(rolling_scale(values_T, 2)[1:], [2.5, 3.5, 4.5, 5.5])
-
-
-@pytest.mark.parametrize("context", [1, 3, 7])
-def test_both_ways_to_the_scale_agree(context: int) -> None:
-    values_T = np.random.default_rng(0).normal(size=50).astype(np.float32)
-    histories_BC = np.lib.stride_tricks.sliding_window_view(values_T, context)
-    np.testing.assert_allclose(
-        rolling_scale(values_T, context), scale(histories_BC, ~np.isnan(histories_BC)), rtol=1e-14
-    )
+    np.testing.assert_array_equal(along(values_T, 2)[1:], [2.5, 3.5, 4.5, 5.5])

@@ -77,7 +77,9 @@ def by_definition(windows: Windows, series: int, start: int) -> dict[str, Floats
         last = max((step for step in range(start) if seen(panel, series, step)[1]), default=-1)
         earlier = [seen(panel, series, step) for step in range(last + 1 - windows.context, last + 1)]
         history = np.array([value for value, there in earlier if there])
-    centre, scale = centre_and_scale(history, np.ones(len(history), bool), windows.scale)
+    unit = np.ones(1) if panel.units is None else panel.units[[series]]
+    centre, scale = centre_and_scale(history[None], np.ones((1, len(history)), bool), windows.scaling.kind, unit)
+    centre, scale = centre[0], scale[0]
 
     def less_centre(found: Floats) -> Floats:
         return np.where(found[..., -1] == 1, found[..., 0] - centre, 0)

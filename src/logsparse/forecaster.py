@@ -31,7 +31,7 @@ from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
 from logsparse.model.transformer import Transformer
 from logsparse.progress import Progress
-from logsparse.train.batches import Draws, TrainingSet, looks_back, windows_of
+from logsparse.train.batches import Draws, TrainingSet, learned_from, looks_back, windows_of
 from logsparse.train.distributed import Ranks, device_named, join
 from logsparse.train.loop import Story, Training, best_of
 
@@ -140,7 +140,7 @@ class LogSparse(Forecaster):
         panel = self._read(data)
         if until is not None:
             panel = panel.until(clock_time(panel, until))
-        known = self.known_.joined(panel)
+        known = self.known_.joined(panel, learned_from(panel, self.config_))
         told = known.retell(panel)
         network = self._network(self.config_, len(self.features_), known)
         network.take_over(self.network_)
@@ -168,7 +168,8 @@ class LogSparse(Forecaster):
         config = self.config or self._advised(panel)
         if self.minutes is not None:
             config = replace(config, train=replace(config.train, minutes=self.minutes))
-        known, other = Known.of(panel), self._validation
+        other = self._validation
+        known = Known.of(panel, learned_from(panel, config) if other is None else panel.lengths)
         told = known.retell(panel)
         data = TrainingSet.of(told, config) if other is None else TrainingSet.of_two(told, known.retell(other), config)
         check_reach(config, panel)

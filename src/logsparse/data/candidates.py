@@ -79,16 +79,22 @@ class Candidates:
         return Pairs(series_B, self.first_S[series_B] + number_B)
 
 
-def split(panel: Panel, context: int, horizon: int, most: int | None = None) -> tuple[Candidates, Candidates]:
-    """Windows to train on, and windows whose whole horizon lies in the part of each series held back.
+def learned_steps(panel: Panel, horizon: int, most: int | None = None) -> Ints:
+    """Of each series, the steps before the part held back; below 0 where the series is shorter than that part.
 
     That part is a tenth, not more than `most` steps, and one horizon at least.
+    """
+    tenth_S = panel.lengths // VALIDATION_SHARE
+    return panel.lengths - np.maximum(tenth_S if most is None else np.minimum(tenth_S, most), horizon)
+
+
+def split(panel: Panel, context: int, horizon: int, most: int | None = None) -> tuple[Candidates, Candidates]:
+    """Windows to train on, and windows whose whole horizon lies in the part of each series held back.
 
     No step of a training window is held back. A history may reach back from validation into training.
     """
     whole = Candidates.of(panel, context, horizon)
-    tenth_S = panel.lengths // VALIDATION_SHARE
-    border_S = panel.lengths - np.maximum(tenth_S if most is None else np.minimum(tenth_S, most), horizon)
+    border_S = learned_steps(panel, horizon, most)
     training = Candidates(panel, context, horizon, *_starts(border_S, context, horizon))
     if len(training) == 0:
         rule = "At least one series must hold a training window before the part held back for validation."

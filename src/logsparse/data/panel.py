@@ -58,6 +58,8 @@ class Panel:
     """What a trained model calls each series, -1 for one it does not know; none: as they stand here."""
     elapsed: Ints | None = None
     """Steps of each series' life before its start here; none: it begins here."""
+    units: NDArray[np.float64] | None = None
+    """The scale of each series' histories of zeros, above 0, from training; none: 1."""
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -18,7 +18,7 @@ from logsparse.data.calendar import Ints
 from logsparse.data.features import Features
 from logsparse.data.panel import Panel
 from logsparse.data.profile import Profile, profile_of, reach
-from logsparse.data.scale import centre_and_scale
+from logsparse.data.scale import Scaling
 from logsparse.errors import ConfigError
 
 # B windows, L = context + horizon steps, E = reach + L steps, K lags, R profiles, F features, C static columns
@@ -111,7 +111,8 @@ class Windows:
                 hint="lags=(1,) is the previous value; add for example the season.",
             )
         self.panel, self.features = panel, features
-        self.context, self.horizon, self.scale = context, horizon, scale
+        self.context, self.horizon = context, horizon
+        self.scaling = Scaling(panel, context, scale)
         self.lags, self.profiles = tuple(lags), tuple(profiles)
         self._buffers = self._allocate(0)
 
@@ -121,11 +122,7 @@ class Windows:
         length, before = self.context + self.horizon, reach(self.lags, self.profiles, self.horizon)
         values_BE, observed_BE = self._gather(series_B, start_B - self.context - before, length + before)
         history = slice(before, before + self.context)
-        centre_B, scale_B = centre_and_scale(values_BE[:, history], observed_BE[:, history], self.scale)
-        for empty in np.flatnonzero(~observed_BE[:, history].any(axis=1)).tolist():
-            # The last values before it tell the unit, however long ago.
-            seen = self._last_values(series_B[empty], start_B[empty])
-            centre_B[empty], scale_B[empty] = centre_and_scale(seen, ~np.isnan(seen), self.scale)
+        centre_B, scale_B = self.scaling(values_BE[:, history], observed_BE[:, history], series_B, start_B)
         batch.centre_B.numpy()[:], batch.scale_B.numpy()[:] = centre_B, scale_B
         np.subtract(values_BE, centre_B[:, None], out=values_BE, where=observed_BE, casting="same_kind")
         batch.values_BL.numpy()[:] = values_BE[:, before:]
@@ -147,13 +144,6 @@ class Windows:
         if (start_B < self.context).any():
             batch.features_BLF.numpy()[step_BL < 0] = 0
         return batch
-
-    def _last_values(self, series: int, start: int) -> NDArray[np.float32]:
-        """Those of the history that ends with the last one."""
-        before: NDArray[np.float32] = self.panel[series][: max(start, 0)]
-        seen = np.flatnonzero(~np.isnan(before))
-        last = before[max(0, seen[-1] + 1 - self.context) : seen[-1] + 1] if len(seen) else before
-        return last[~np.isnan(last)]
 
     def _gather(self, series_B: Ints, first_B: Ints, size: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """`size` steps of each series from `first_B` on; 0 where there is nothing to see."""

@@ -262,9 +262,9 @@ def _feed(batch: Batch, position: int, value_B: Tensor, lags: tuple[int, ...]) -
 
 
 def draws(seed: int, key_B: Keys, paths: int, horizon: int) -> Tensor:
-    """Uniform draws (B, N, H) keyed by (seed, series, path, step): the same however the work is split.
+    """Uniform draws (B, N, H) keyed by (seed, window, path, step): the same however the work is split.
 
-    The N draws of a series and step fall into N equal parts of (0, 1), one into each, in an order of their own at
+    The N draws of a window and step fall into N equal parts of (0, 1), one into each, in an order of their own at
     every step: each is uniform, and together they are more even than independent ones.
     """
     with np.errstate(over="ignore"):

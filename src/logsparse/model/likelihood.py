@@ -162,10 +162,11 @@ class ZeroInflated(Likelihood):
         location, lower, upper, zero = parameters
         z = (value - location) / torch.where(value < location, lower, upper)
         above = math.log(2) - torch.log(lower + upper) + logsigmoid(z) + logsigmoid(-z) + logsigmoid(-zero)
-        # What is cut off: the end of the lower half, or all of it and the beginning of the upper one.
-        end = torch.log(2 * lower) + logsigmoid(-location.clamp(min=0) / lower)
-        more = torch.log(lower - upper * torch.tanh(location.clamp(max=0) / (2 * upper)))
-        cut = torch.where(location > 0, end, more) - torch.log(lower + upper)
+        # What is cut off: the end of the lower half, or all of it and the beginning of the upper one. Logarithms of
+        # shares, not of scales: they must not round differently in another unit.
+        end = torch.log(2 * lower / (lower + upper)) + logsigmoid(-location.clamp(min=0) / lower)
+        more = torch.log((lower - upper * torch.tanh(location.clamp(max=0) / (2 * upper))) / (lower + upper))
+        cut = torch.where(location > 0, end, more)
         at_zero = torch.logaddexp(logsigmoid(zero), logsigmoid(-zero) + cut)
         return torch.where(value > 0, above, at_zero)
 

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from logsparse.data.candidates import Pairs
-from logsparse.data.panel import Floats, SeriesId
+from logsparse.data.panel import Floats, Panel
 from logsparse.data.windows import Windows
 from logsparse.model.decode import Keys, draws
 from logsparse.model.network import Decoded, Network
 
-# W windows, B windows of a batch, N sample paths, H horizon, Q quantile levels, X anything
+# W windows, U series, B windows of a batch, N sample paths, H horizon, Q quantile levels, X anything
 
 # Paths decoded side by side: enough for large matrix products, few enough to stay in the caches (docs/LOG.md).
 ROWS = 512
@@ -57,7 +57,7 @@ def sample(
     )
     device = next(network.parameters()).device
     size, parts = _split(network, windows, network.paths_read(ask.paths, ask.method))
-    key_W = series_keys([windows.panel.ids[i] for i in pairs.series_B.tolist()])
+    key_W = window_keys(windows.panel, pairs)
     for begin in range(0, len(pairs), size):
         part = slice(begin, begin + size)
         batch = windows(pairs.series_B[part], pairs.start_B[part]).to(device)
@@ -95,7 +95,11 @@ def _joined(parts: Sequence[Decoded]) -> Decoded:
     )
 
 
-def series_keys(ids: Sequence[SeriesId]) -> Keys:
-    """A number for each id, the same in every panel, so that a series keeps its draws."""
-    found = [int.from_bytes(blake2b(repr(name).encode(), digest_size=8).digest(), "little") for name in ids]
-    return np.array(found, np.uint64)
+def window_keys(panel: Panel, pairs: Pairs) -> Keys:
+    """A number for each series id and time of its forecast start, the same in every panel that has them."""
+    series_U, which_W = np.unique(pairs.series_B, return_inverse=True)
+    names = [repr(panel.ids[series]).encode() for series in series_U.tolist()]
+    name_U = np.array([int.from_bytes(blake2b(name, digest_size=8).digest(), "little") for name in names], np.uint64)
+    time_W = panel.freq.add(panel.starts[pairs.series_B], pairs.start_B)
+    # Overflow is welcome; `draws` mixes the bits, so that neighbouring times are far apart.
+    return np.asarray(name_U[which_W] + time_W.astype(np.uint64))

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from logsparse.config import Config, TrainConfig
-from logsparse.data.candidates import Candidates, Pairs, epoch, split
+from logsparse.data.calendar import Ints
+from logsparse.data.candidates import Candidates, Pairs, epoch, learned_steps, split
 from logsparse.data.features import Features
 from logsparse.data.panel import Panel
 from logsparse.data.profile import Profile, reach
@@ -85,13 +86,13 @@ class Draws:
 
     def __init__(self, data: TrainingSet, train: TrainConfig, *, seed: int, ranks: Ranks) -> None:
         self.data, self.train, self.seed, self.ranks = data, train, seed, ranks
-        self.sampler = Sampler(data.training, weighted=train.weighted)
+        self.sampler = Sampler(data.training, data.windows.scaling if train.weighted else None)
         self._set: Pairs | Candidates | None = None
         if train.windows is not None:
-            every = train.windows >= len(data.training)
+            # Where all are alike, a set as large as all windows is all windows, each once.
+            every = not train.weighted and train.windows >= len(data.training)
             rng = np.random.default_rng([seed, 0])
-            # A set as large as all windows is all windows: nothing is left to draw.
-            self._set = data.training if every else self.sampler.fixed(train.windows, rng)
+            self._set = data.training if every else self.sampler.draw(train.windows, rng)
 
     @property
     def steps_an_epoch(self) -> int:
@@ -124,6 +125,11 @@ def windows_of(panel: Panel, features: Features, config: Config) -> Windows:
         profiles=_profiles(config),
         scale=model.scale,
     )
+
+
+def learned_from(panel: Panel, config: Config) -> Ints:
+    """Of each series, the steps before the part that `TrainingSet.of` holds back."""
+    return learned_steps(panel.to_last_value(), config.horizon, config.train.held_back)
 
 
 def looks_back(config: Config) -> int:

@@ -75,7 +75,7 @@ class Training:
         self.folder, self.ranks, self.verbose = folder, ranks or Ranks(), verbose
         self.forward = self.ranks.share(network)
         self.draws = Draws(data, train, seed=seed, ranks=self.ranks)
-        self.optim = optimiser(train.optimiser, network, lr=train.lr, weight_decay=_decay(train))
+        self.optim = optimiser(train.optimiser, network, lr=train.lr, weight_decay=_decay(train), clip=train.clip)
         self.average = WeightAverage(network, train.average) if train.average else None
         self.best = _copy(network)
         self.story, self.step = Story(), 0
@@ -125,7 +125,9 @@ class Training:
         self.optim.zero_grad()
         # DistributedDataParallel takes the mean over ranks: times their number it is the sum again.
         torch.autograd.backward(total * self.ranks.count / everywhere)
-        norm = clip_gradients(self.network.parameters(), self.train.clip)
+        # BERTAdam clips each tensor itself: clipped together first, no tensor would ever reach that limit.
+        limit = math.inf if self.train.optimiser == "bertadam" else self.train.clip
+        norm = clip_gradients(self.network.parameters(), limit)
         loss = float(self.ranks.total(total.detach()) / everywhere)
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self._stop_at(loss, norm)

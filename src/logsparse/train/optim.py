@@ -23,8 +23,8 @@ OPTIMISERS = ("adam", "adamw", "bertadam")
 class BertAdam(torch.optim.Optimizer):
     """Adam without bias correction, gradients clipped tensor by tensor, weight decay beside the gradient."""
 
-    def __init__(self, groups: Iterable[dict[str, Any]], lr: float) -> None:
-        super().__init__(groups, {"lr": lr, "betas": (0.9, 0.999), "eps": 1e-6, "clip": 1.0, "weight_decay": 0.0})
+    def __init__(self, groups: Iterable[dict[str, Any]], lr: float, clip: float) -> None:
+        super().__init__(groups, {"lr": lr, "betas": (0.9, 0.999), "eps": 1e-6, "clip": clip, "weight_decay": 0.0})
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
@@ -49,10 +49,13 @@ class BertAdam(torch.optim.Optimizer):
                 weight.sub_(update, alpha=group["lr"])
 
 
-def optimiser(name: str, model: nn.Module, *, lr: float, weight_decay: float | None = None) -> torch.optim.Optimizer:
+def optimiser(
+    name: str, model: nn.Module, *, lr: float, weight_decay: float | None = None, clip: float = 1.0
+) -> torch.optim.Optimizer:
     """The optimiser of this name over the model's trainable weights.
 
-    Weight decay (0.01 unless given) spares biases and norms: the tensors of fewer than two dimensions.
+    Weight decay (0.01 unless given) spares biases and norms: the tensors of fewer than two dimensions. `clip` is the
+    largest norm of a tensor's gradient in bertadam; the others leave clipping to `clip_gradients`.
     """
     if name not in OPTIMISERS:
         raise ConfigError(
@@ -72,7 +75,7 @@ def optimiser(name: str, model: nn.Module, *, lr: float, weight_decay: float | N
     ]
     groups = [group for group in groups if group["params"]]
     if name == "bertadam":
-        return BertAdam(groups, lr)
+        return BertAdam(groups, lr, clip)
     kind = torch.optim.Adam if name == "adam" else torch.optim.AdamW
     return kind(groups, lr=lr, fused=True)
 
