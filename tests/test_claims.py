@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from logsparse.tasks.cases import TABLES, models_of
 from logsparse.tasks.claims import CLAIMS, CLAIMS_TABLE
+from logsparse.tasks.experiment import UNIDENTIFIED
 from logsparse.tasks.ledger import COLUMNS, Row
-from logsparse.tasks.tables import TABLES, models_of
 
 TRAFFIC, FINE = "traffic-c20-hourly, 1 day x 7", "solar-10min, 1 day x 7"
 
 
 def row(task: str, case: str, model: str, error: float, **facts: str) -> Row:
-    return {**dict.fromkeys(COLUMNS, ""), "task": task, "case": case, "model": model, "R0.5": str(error), **facts}
+    usual = {"task": task, "case": case, "model": model, "R0.5": str(error), "data": "abc"}
+    return {**dict.fromkeys(COLUMNS, ""), **usual, **facts}
 
 
 def lines(*rows: Row) -> list[list[str]]:
@@ -37,6 +39,11 @@ def test_a_claim_is_shown_with_ours_and_the_papers_numbers_once_both_models_have
     ours, theirs = ["0.2400 / 0.2500", "yes"], ["0.122 / 0.134", "yes"]
     note = "stands in for traffic-c, 1 day x 7"
     assert lines(one, nine) == [["convolution helps", TRAFFIC, "k=9 / k=1", *ours, *theirs, note]]
+
+
+def test_a_comparison_with_a_row_that_does_not_identify_its_run_says_so() -> None:
+    (line,) = lines(row("kernels", TRAFFIC, "k=1", 0.25, data=""), row("kernels", TRAFFIC, "k=9", 0.24))
+    assert line[-1] == f"stands in for traffic-c, 1 day x 7; {UNIDENTIFIED}"
 
 
 @pytest.mark.parametrize(

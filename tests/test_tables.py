@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from logsparse.attention.pattern import full
+from logsparse.forecaster import LogSparse
 from logsparse.tasks import tables
+from logsparse.tasks.cases import TABLES, Case, models_of
+from logsparse.tasks.experiment import UNIDENTIFIED
 from logsparse.tasks.ledger import COLUMNS, Row, Run
 from logsparse.tasks.published import SPARSE
-from logsparse.tasks.tables import TABLES, Case, models_of
+
+
+MODELS = ("paper", "default")
 
 
 def row(case: str, model: str, **facts: str) -> Row:
-    return {**dict.fromkeys(COLUMNS, ""), "case": case, "model": model, "minutes": "1", "R0.9": "0.1", **facts}
+    usual = {"case": case, "model": model, "minutes": "1", "R0.9": "0.1", "data": "abc"}
+    return {**dict.fromkeys(COLUMNS, ""), **usual, **facts}
 
 
 @pytest.mark.parametrize("name", [one.name for one in tables.TABLES_OF_THE_PAPER])
@@ -77,15 +85,16 @@ def test_of_several_seeds_the_one_with_the_lowest_validation_loss_is_shown(
     assert shown["paper"] == "0.1000/0.1000"
 
 
-def test_a_line_says_for_what_it_stands_and_how_long_it_was_trained(
+def test_a_line_says_for_what_it_stands_and_that_its_row_does_not_identify_its_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
     case = "traffic-c20-hourly, 1 day x 7"
-    rows = [row(case, "k=9", **{"R0.5": "0.2", "config": '{"train": {"minutes": 15.0}}'})]
+    rows = [row(case, "k=9", **{"R0.5": "0.2", "data": ""}), row(case, "k=6", **{"R0.5": "0.2"})]
     (table,) = tables.KERNELS_TABLE.tables(rows, {})
     notes = {line[1]: line[5] for line in table.lines if line[0] == case}
-    assert notes["k=9"] == "stands in for traffic-c, 1 day x 7; trained for 15 minutes at most"
+    assert notes["k=9"] == f"stands in for traffic-c, 1 day x 7; {UNIDENTIFIED}"
+    assert notes["k=6"] == "stands in for traffic-c, 1 day x 7"
     assert notes["k=1"] == "stands in for traffic-c, 1 day x 7; the data are not here"
 
 
@@ -122,11 +131,58 @@ def tables_panel(frame: pl.DataFrame) -> object:
 def test_a_run_gives_all_that_a_row_needs(model: str, tiny: Case, tmp_path: Path) -> None:
     del tiny
     carry_out = tables.TABLES_OF_THE_PAPER[0].carry_out
-    facts = carry_out(Run("tiny", "here", model), budget=None, folder=tmp_path / "run", verbose=False)
+    facts = carry_out(Run("tiny", "here", model), folder=tmp_path / "run", verbose=False)
     assert 0 <= float(facts["R0.5"]) < 2
     assert facts["minutes"] >= 0
     assert ("steps" in facts) == (model == "paper")
     if model == "paper":
-        assert facts["config"]["method"] == "mean-path"
         assert len(facts["trace"]["curve"]["nll"]) == 1
         assert facts["trace"]["left"] == [24, 0]
+
+
+def test_a_run_is_known_by_its_settings_and_the_whole_set_before_it_is_done(
+    tiny: Case, hourly: pl.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [Run("tiny", "here", model, budget=budget) for model in (*MODELS, "seasonal-naive") for budget in (None, 5)]
+    found = tables.MAIN_TABLE.identify(runs)
+    assert list(found) == runs
+    own, ours, naive = (found[run] for run in runs[::2])
+    assert own.config["model"]["layers"] == tiny.configs["paper"]().model.layers
+    assert (own.config["method"], own.config["samples"]) == ("mean-path", 100)
+    # What follows from the data is worked out: a change of the defaults is another run.
+    assert ours.config["model"]["lags"][:3] == [1, 2, 3]
+    assert naive.config == {"horizon": 24, "season": None}
+    # The budget is no setting: it stands beside them.
+    assert all(found[run] == found[replace(run, budget=None)] for run in runs)
+    assert len({one.data for one in found.values()}) == 1
+    later = hourly.with_columns(pl.when(pl.int_range(pl.len()) == pl.len() - 1).then(99.0).otherwise("y").alias("y"))
+    monkeypatch.setattr(tables, "checked", lambda _name: tables_panel(later))
+    assert tables.MAIN_TABLE.identify(runs[:1])[runs[0]].data != own.data
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_is_fitted_with_the_settings_it_is_known_by(model: str, tiny: Case, tmp_path: Path) -> None:
+    run = Run("tiny", "here", model, seed=3, budget=0.02)
+    fitted: list[LogSparse] = []
+
+    def leave(one: LogSparse) -> dict[str, Any]:
+        fitted.append(one)
+        return {}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(TABLES["tiny"][1], "here", replace(tiny, leaves={model: leave}))
+        tables.MAIN_TABLE.carry_out(run, folder=tmp_path, verbose=False)
+    known = tables.MAIN_TABLE.identify([run])[run].config
+    config = json.loads(json.dumps(fitted[0].config_.to_dict()))
+    assert config["train"].pop("minutes") == 0.02
+    assert known["train"].pop("minutes") is None
+    assert {name: known[name] for name in config} == config
+    assert fitted[0].seed == 3
+
+
+def test_a_model_that_is_not_trained_has_no_budget_and_no_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "locate", lambda one: Path() if one.name == "solar" else None)
+    runs = tables.GRANULARITIES_TABLE.runs(2, ["paper", "default", "arima", "seasonal-naive"], 25)
+    found = [(run.model, run.seed, run.budget) for run in runs]
+    trained = [(model, seed, 25) for model in ("paper", "default") for seed in (0, 1)]
+    assert found == [*trained, ("arima", 0, None), ("seasonal-naive", 0, None)]

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from logsparse.tasks.experiment import Experiment, Table, never, nothing_to_run
+from logsparse.tasks.cases import KERNEL_SIZES, TABLES, Case
+from logsparse.tasks.experiment import UNIDENTIFIED, Experiment, Table, never, nothing_known, nothing_to_run
 from logsparse.tasks.ledger import Row, best
 from logsparse.tasks.synthetic import SYNTHETIC, TRANSFORMER, table
-from logsparse.tasks.tables import KERNEL_SIZES, TABLES
 from logsparse.tasks.traces import Traces
 
 # Nearer than this is no difference.
@@ -117,18 +117,25 @@ def _comparisons(claim: Claim, rows: Sequence[Row]) -> Iterator[Comparison]:
         _, cases, published = TABLES[task]
         for title, case in cases.items():
             theirs = published.get(case.stands_in_for or title, {})
-            ours = {model: _error(rows, task, title, model) for pair in pairs for model in pair}
-            note = f"stands in for {case.stands_in_for}" if case.stands_in_for else ""
+            ours = {model: _row(rows, task, title, model) for pair in pairs for model in pair}
             for better, worse in pairs:
-                here = (ours[better], ours[worse])
+                one, other = ours[better], ours[worse]
+                if one is None or other is None:
+                    continue
+                here = (float(one["R0.5"]), float(other["R0.5"]))
                 there = (theirs[better][0], theirs[worse][0]) if {better, worse} <= set(theirs) else None
-                if here[0] is not None and here[1] is not None:
-                    yield Comparison(claim, title, (better, worse), (here[0], here[1]), there, note)
+                yield Comparison(claim, title, (better, worse), here, there, "; ".join(_notes(case, one, other)))
 
 
-def _error(rows: Sequence[Row], task: str, case: str, model: str) -> float | None:
-    found = best([row for row in rows if (row["task"], row["case"], row["model"]) == (task, case, model)])
-    return float(found["R0.5"]) if found else None
+def _row(rows: Sequence[Row], task: str, case: str, model: str) -> Row | None:
+    return best([row for row in rows if (row["task"], row["case"], row["model"]) == (task, case, model)])
+
+
+def _notes(case: Case, *compared: Row) -> Iterator[str]:
+    if case.stands_in_for:
+        yield f"stands in for {case.stands_in_for}"
+    if not all(row["data"] for row in compared):
+        yield UNIDENTIFIED
 
 
 def _synthetic(claim: Claim, rows: Sequence[Row]) -> Iterator[Comparison]:
@@ -148,6 +155,7 @@ CLAIMS_TABLE = Experiment(
     "claims",
     (),
     nothing_to_run,
+    nothing_known,
     never,
     tables,
     tasks=(SYNTHETIC.name, *(task for task in TABLES if task != "learned-attention")),
