@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+import small
 from logsparse.attention.pattern import full
 from logsparse.forecaster import LogSparse
 from logsparse.tasks import tables
@@ -111,8 +112,6 @@ def test_a_set_without_a_past_is_forecast_by_seasonal_naive_alone(monkeypatch: p
 @pytest.fixture
 def tiny(hourly: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> Case:
     """A case of two days at the end of two short series, its own model in small."""
-    import small
-
     config = replace(small.config(epochs=1), horizon=24, context=30)
     left = {"paper": lambda model: {"left": [model.horizon, model.seed]}}
     case = Case("solar", 24, 1, {"paper": lambda: config}, leaves=left)
@@ -178,6 +177,23 @@ def test_a_model_is_fitted_with_the_settings_it_is_known_by(model: str, tiny: Ca
     assert known["train"].pop("minutes") is None
     assert {name: known[name] for name in config} == config
     assert fitted[0].seed == 3
+
+
+def test_deepar_with_the_settings_of_the_paper_stands_beside_its_own_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    solar, panel = "solar, 1 day x 7", small.panel(series=2, steps=1200)
+    monkeypatch.setattr(tables, "checked", lambda _name: panel)
+    names = ("paper", "deepar-paper", "default", "deepar")
+    assert set(names) <= set(models_of("granularities"))
+    found = tables.GRANULARITIES_TABLE.identify([Run("granularities", solar, name) for name in names])
+    paper, theirs, ours, recipe = (one.config for one in found.values())
+    assert (theirs["model"]["layers"], theirs["model"]["width"], theirs["model"]["lags"]) == (3, 40, [1])
+    assert [theirs[name] for name in ("context", "features", "train")] == [
+        paper[name] for name in ("context", "features", "train")
+    ]
+    # The authors fed the mean back; DeepAR feeds its own samples.
+    assert [one["method"] for one in (paper, theirs, ours, recipe)] == ["mean-path", "ancestral", "two-way", "two-way"]
+    assert recipe["train"] == ours["train"]
+    assert TABLES["granularities"][2][solar]["deepar-paper"] == (0.222, 0.093)
 
 
 def test_a_model_that_is_not_trained_has_no_budget_and_no_seeds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from logsparse.backtesting import backtest
 from logsparse.baselines import named
+from logsparse.baselines.deepar import DeepAR
 from logsparse.data.panel import Panel
 from logsparse.datasets.catalogue import named as data_set
 from logsparse.datasets.compare import checked
@@ -18,7 +19,7 @@ from logsparse.datasets.ready import locate
 from logsparse.forecast import Forecaster
 from logsparse.forecaster import LogSparse
 from logsparse.metrics import score
-from logsparse.tasks.cases import OURS, TABLES, Case, applies, models_of
+from logsparse.tasks.cases import DEEPAR, OURS, TABLES, Case, applies, models_of
 from logsparse.tasks.experiment import UNIDENTIFIED, Experiment, Table
 from logsparse.tasks.ledger import Identity, Row, Run, best
 from logsparse.tasks.traces import NO_TRACES, Traces
@@ -83,6 +84,8 @@ def _carry_out(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any
 
 
 def _forecaster(run: Run, case: Case) -> Forecaster:
+    if run.model == DEEPAR:
+        return DeepAR(case.horizon, config=case.configs[DEEPAR](), seed=run.seed)
     if run.model in case.configs:
         # The authors fed the mean back.
         config = replace(case.configs[run.model](), method="mean-path")
