@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import polars as pl
 import pytest
 
 import small
+from logsparse import presets
 from logsparse.attention.pattern import full
 from logsparse.forecaster import LogSparse
 from logsparse.tasks import tables
 from logsparse.tasks.cases import TABLES, Case, models_of
-from logsparse.tasks.experiment import UNIDENTIFIED
+from logsparse.tasks.experiment import UNIDENTIFIED, Experiment
 from logsparse.tasks.ledger import COLUMNS, Row, Run
 from logsparse.tasks.published import SPARSE
 
@@ -55,6 +57,17 @@ def test_sparse_and_full_models_have_the_lengths_and_cells_that_the_paper_tells(
     assert found["sparse+conv"] == (1152, 6)
     assert found["full-memory"] == (384, 1)
     assert len(stand_in["sparse"]().model.patterns[0].distances(1152)) == 128
+
+
+@pytest.mark.parametrize("title", TABLES["sparse"][1])
+def test_sparse_models_have_layers_enough_to_reach_their_whole_window_and_full_ones_as_many(title: str) -> None:
+    configs = {model: make() for model, make in TABLES["sparse"][1][title].configs.items()}
+    for model, config in configs.items():
+        (pattern,) = config.model.patterns
+        enough = pattern.layers_to_reach(config.length)
+        assert enough is not None, model
+        assert config.model.layers >= enough, model
+    assert len({config.model.layers for config in configs.values()}) == 1
 
 
 def test_models_that_are_compared_are_trained_alike_and_differ_in_what_they_are_compared_by() -> None:
@@ -194,6 +207,25 @@ def test_deepar_with_the_settings_of_the_paper_stands_beside_its_own_model(monke
     assert [one["method"] for one in (paper, theirs, ours, recipe)] == ["mean-path", "ancestral", "two-way", "two-way"]
     assert recipe["train"] == ours["train"]
     assert TABLES["granularities"][2][solar]["deepar-paper"] == (0.222, 0.093)
+
+
+def test_models_of_the_paper_take_five_seeds_on_its_own_sets_and_one_elsewhere_unless_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tables, "locate", lambda _dataset: Path())
+
+    def seeds(table: Experiment, asked: int | None, title: str) -> dict[str, int]:
+        return Counter(run.model for run in table.runs(asked, table.models) if run.case == title)
+
+    solar, granularities = "solar, 1 day x 7", tables.GRANULARITIES_TABLE
+    by_default = seeds(granularities, None, solar)
+    assert (by_default["paper"], by_default["deepar-paper"]) == (5, 5)
+    assert (by_default["default"], by_default["deepar"], by_default["arima"]) == (1, 1, 1)
+    assert seeds(granularities, 2, solar)["paper"] == seeds(granularities, 2, solar)["default"] == 2
+    assert set(seeds(tables.KERNELS_TABLE, None, "traffic-c20-hourly, 1 day x 7").values()) == {1}
+    assert seeds(tables.KERNELS_TABLE, None, "traffic-c, 1 day x 7")["k=9"] == 5
+    # A fit with the same settings trains one.
+    assert {make().train.seeds for make in presets.NAMES.values()} == {1}
 
 
 def test_a_model_that_is_not_trained_has_no_budget_and_no_seeds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ def reproduce(
     budget: Annotated[
         float | None, typer.Option(metavar="MINUTES", help="of training for each run: trials, no results [all epochs]")
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="runs of each cell, from different seeds [1]")] = None,
+    seeds: Annotated[int | None, typer.Option(help="runs of each cell [5 of the paper's models on its sets, else 1]")] = None,
     out: Annotated[str, typer.Option("-o", "--out", metavar="<path>", help="folder of the results")] = "results",
     show: Annotated[bool, typer.Option("--show", help="only print what is recorded")] = False,
 ) -> None:

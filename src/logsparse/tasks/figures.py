@@ -60,7 +60,8 @@ def without(experiment: Experiment, folder: Path) -> str:
         return ""
     left, runs = experiment.traced(folder)[0], set(experiment.runs(None, experiment.models))
     trained = {run_of(row) for row in experiment.recorded(folder) if row["steps"]}
-    lacking = [run.model for run in sorted(trained & runs, key=str) if (run.case, run.model) not in left]
+    shown = [run.model for run in sorted(trained & runs, key=str) if (run.case, run.model) not in left]
+    lacking = list(dict.fromkeys(shown))
     return f", without {', '.join(lacking)}, of which there is no trace" if lacking else ""
 
 

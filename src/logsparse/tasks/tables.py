@@ -19,7 +19,7 @@ from logsparse.datasets.ready import locate
 from logsparse.forecast import Forecaster
 from logsparse.forecaster import LogSparse
 from logsparse.metrics import score
-from logsparse.tasks.cases import DEEPAR, OURS, TABLES, Case, applies, models_of
+from logsparse.tasks.cases import DEEPAR, OURS, TABLES, Case, applies, models_of, seeds_of
 from logsparse.tasks.experiment import UNIDENTIFIED, Experiment, Table
 from logsparse.tasks.ledger import Identity, Row, Run, best
 from logsparse.tasks.traces import NO_TRACES, Traces
@@ -37,7 +37,8 @@ def _runs(name: str, seeds: int | None, models: Sequence[str], budget: float | N
                 continue
             trained = model in case.configs or model in (OURS, "deepar", "deepstate")
             if trained:
-                found += [Run(name, title, model, seed, budget) for seed in range(seeds or 1)]
+                count = seeds_of(model, case) if seeds is None else seeds
+                found += [Run(name, title, model, seed, budget) for seed in range(count)]
             else:
                 found.append(Run(name, title, model))
     return found
