@@ -6,9 +6,12 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from logsparse.errors import DataError
 from logsparse.tasks import ledger
@@ -243,6 +246,32 @@ def test_a_table_whose_seeds_differ_in_more_than_the_seed_is_refused_by_the_fiel
     path.write_text("\n".join([head, first, second.replace(was, becomes)]))
     with pytest.raises(DataError, match=rf"waves, x, a, seed 1 must agree .* Got {field}, and .* in the row of seed 0"):
         rows(tmp_path, "waves")
+
+
+VALUES = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.5, "a", [1, 2], []])
+CONFIGS = st.recursive(
+    st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3),
+    lambda inner: st.dictionaries(st.sampled_from("abc"), VALUES | inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@given(one=CONFIGS, other=CONFIGS)
+def test_two_seeds_stand_in_one_cell_if_and_only_if_their_configs_are_the_same(
+    one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    with TemporaryDirectory() as name:
+        folder, again = Path(name), Run("waves", "x", "a", 1)
+        record(folder, Run("waves", "x", "a"), identity=Identity(one, "abc"))
+        # The order of the settings says nothing.
+        turned = json.loads(json.dumps(dict(reversed(one.items()))))
+        assert todo(folder, [again], Identity(turned, "abc")) == [again]
+        if json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True):
+            record(folder, again, identity=Identity(other, "abc"))
+            assert len(rows(folder, "waves")) == 2
+        else:
+            with pytest.raises(DataError, match=r"must agree .* Got .*, and .* in the row of seed 0"):
+                record(folder, again, identity=Identity(other, "abc"))
 
 
 def test_an_earlier_row_without_its_data_is_shown_until_its_run_is_finished(tmp_path: Path) -> None:

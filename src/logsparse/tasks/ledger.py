@@ -153,7 +153,7 @@ def _settings(config: str, data: str) -> dict[str, str]:
 
     def flat(part: Mapping[str, Any], before: str) -> Iterator[tuple[str, str]]:
         for name, value in part.items():
-            if isinstance(value, dict):
+            if isinstance(value, dict) and value:
                 yield from flat(value, f"{before}{name}.")
             else:
                 yield before + name, json.dumps(value, sort_keys=True)
