@@ -1,4 +1,4 @@
-"""Other libraries' forecasters and our DeepAR, given the same minutes -> R0.5, R0.9, wQL, coverage: rows of rivals.csv.
+"""Other libraries' forecasters, our DeepAR and seasonal naive, given the same minutes -> R0.5, R0.9, wQL, coverage: rows of rivals.csv.
 
     pip install neuralforecast gluonts lightning "pandas<3"     # for the comparison only
     LOGSPARSE_DATA=folder python benchmarks/rivals.py traffic --model nhits --minutes 5 [--test]
@@ -150,6 +150,20 @@ class OwnDeepAR(Rival):
         return self.fitted.forecast(panel, quantiles=levels)
 
 
+class OwnNaive(Rival):
+    """One season ago: what everything is held against."""
+
+    steps = 0
+
+    def _fit(self, panel: Panel) -> None:
+        began = time.monotonic()
+        self.fitted = ls.SeasonalNaive(self.horizon).fit(panel)
+        self.trained_minutes = (time.monotonic() - began) / 60
+
+    def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
+        return self.fitted.forecast(panel, quantiles=levels)
+
+
 def _frame(panel: Panel) -> Any:
     import pandas as pd
 
@@ -187,8 +201,9 @@ MODELS: dict[str, type[Rival]] = {
     "patchtst": NeuralForecastModel,
     "gluonts-deepar": GluonDeepAR,
     "deepar": OwnDeepAR,
+    "seasonal-naive": OwnNaive,
 }
-LIBRARIES = {"gluonts-deepar": "gluonts", "deepar": "logsparse"}
+LIBRARIES = {"gluonts-deepar": "gluonts", "deepar": "logsparse", "seasonal-naive": "logsparse"}
 
 
 def main() -> None:

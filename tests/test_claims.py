@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from logsparse.tasks.cases import TABLES, models_of
 from logsparse.tasks.claims import CLAIMS, CLAIMS_TABLE
+from logsparse.tasks.experiment import UNIDENTIFIED
 from logsparse.tasks.ledger import COLUMNS, Row
-from logsparse.tasks.tables import TABLES, models_of
 
 TRAFFIC, FINE = "traffic-c20-hourly, 1 day x 7", "solar-10min, 1 day x 7"
 
 
 def row(task: str, case: str, model: str, error: float, **facts: str) -> Row:
-    return {**dict.fromkeys(COLUMNS, ""), "task": task, "case": case, "model": model, "R0.5": str(error), **facts}
+    usual = {"task": task, "case": case, "model": model, "R0.5": str(error), "data": "abc"}
+    return {**dict.fromkeys(COLUMNS, ""), **usual, **facts}
 
 
 def lines(*rows: Row) -> list[list[str]]:
@@ -37,6 +41,11 @@ def test_a_claim_is_shown_with_ours_and_the_papers_numbers_once_both_models_have
     ours, theirs = ["0.2400 / 0.2500", "yes"], ["0.122 / 0.134", "yes"]
     note = "stands in for traffic-c, 1 day x 7"
     assert lines(one, nine) == [["convolution helps", TRAFFIC, "k=9 / k=1", *ours, *theirs, note]]
+
+
+def test_a_comparison_with_a_row_that_does_not_identify_its_run_says_so() -> None:
+    (line,) = lines(row("kernels", TRAFFIC, "k=1", 0.25, data=""), row("kernels", TRAFFIC, "k=9", 0.24))
+    assert line[-1] == f"stands in for traffic-c, 1 day x 7; {UNIDENTIFIED}"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +73,7 @@ def test_in_the_synthetic_study_the_mean_of_the_seeds_meets_the_best_deepar() ->
     ]
     (line,) = lines(*seeds)
     pair = ["synthetic, t0=96", "transformer / deepar-80", "0.0200 / 0.0100", "no"]
-    assert line == ["the Transformer beats DeepAR", *pair, "-", "-", "the best of 2 sizes of DeepAR"]
+    assert line == ["in the synthetic study the Transformer beats DeepAR, each with a learning rate of its own", *pair, "-", "-", "the best of 2 sizes of DeepAR"]
 
 
 def test_each_claim_is_told_in_a_sentence_with_its_figures() -> None:
@@ -74,7 +83,26 @@ def test_each_claim_is_told_in_a_sentence_with_its_figures() -> None:
     assert found["convolution helps"] == (
         "in part: holds in 1 of 3 comparisons, R0.5 differs by -25 to +5 %, in the median +0 %"
     )
-    assert found["the Transformer beats DeepAR"] == "not run yet"
+    assert found["the Transformer beats DeepAR of the same recipe: only the network differs"] == "not run yet"
+
+
+def test_only_models_of_the_same_recipe_are_compared_as_such() -> None:
+    def ran(model: str, method: str, loss: str, width: int) -> Row:
+        config = {"method": method, "model": {"width": width, "lags": [1]}, "train": {"loss_on": loss}}
+        return row("granularities", "solar, 1 day x 7", model, 0.1, config=json.dumps(config))
+
+    ours = ran("default", "two-way", "both", 48)
+    (line,) = lines(ours, ran("deepar", "two-way", "both", 40))
+    assert line[:3] == [CLAIMS[-2].says, "solar, 1 day x 7", "default / deepar"]
+    assert lines(ours, ran("deepar", "ancestral", "both", 40)) == []
+    assert lines(ours, ran("deepar", "two-way", "all", 40)) == []
+
+
+def test_with_the_settings_of_the_paper_its_own_two_models_meet() -> None:
+    solar = "solar, 1 day x 7"
+    (line,) = lines(row("granularities", solar, "paper", 0.2), row("granularities", solar, "deepar-paper", 0.25))
+    ours, theirs = ["0.2000 / 0.2500", "yes"], ["0.210 / 0.222", "yes"]
+    assert line == [CLAIMS[-3].says, solar, "paper / deepar-paper", *ours, *theirs, ""]
 
 
 @pytest.mark.parametrize(("error", "word"), [(0.15, "confirmed"), (0.25, "not confirmed"), (0.2, "not confirmed")])

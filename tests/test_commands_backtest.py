@@ -13,7 +13,7 @@ import logsparse as ls
 from command import QUICK, logsparse, refusal
 from logsparse.config import Config
 from logsparse.data.panel import Panel
-from logsparse.presets import default
+from logsparse.presets import default, named
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +65,31 @@ def test_the_name_logsparse_trains_a_fresh_model(place: Path, monkeypatch: pytes
     assert asked == [3]
 
 
+@pytest.mark.parametrize("model", ["deepar", "logsparse"])
+@pytest.mark.parametrize("horizon", [[], ["--horizon", 6]])
+def test_a_preset_brings_the_settings_of_the_paper_for_its_network(
+    model: str, horizon: list[Any], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tested: list[Any] = []
+
+    def noted(forecaster: ls.LogSparse, *_rest: object, **_words: object) -> pl.DataFrame:
+        tested.append(forecaster)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("logsparse.backtesting.backtest", noted)
+    logsparse("backtest", model, place / "hours.csv", *horizon, "--preset", "paper", "--id-col", "name")
+    (one,) = tested
+    assert type(one) is (ls.DeepAR if model == "deepar" else ls.LogSparse)
+    assert one.config == replace(named("paper", model), horizon=6 if horizon else 24)
+    assert one.horizon == one.config.horizon
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
+        (["model", "hours.csv", "--preset", "paper"], "--preset is for a model that is fitted here, by its name. Got"),
+        (["deepstate", "hours.csv", "--preset", "paper"], "A preset must be for one of: logsparse, deepar. Got 'deepst"),
+        (["deepar", "hours.csv", "--preset", "papr"], "Got 'papr'. Hint: did you mean 'paper'?"),
         (["model", "hours.csv", "--horizon", 7], "Got 7 for a model of 6. Hint: leave it out, or fit another model."),
         (["model", "hours.csv", "--minutes", 1], "--minutes limits a training. Got --minutes 1, and nothing"),
         (["seasonal-naive", "hours.csv", "--horizon", 2, "--minutes", 1], "--minutes limits a training."),

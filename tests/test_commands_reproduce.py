@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +18,28 @@ from command import logsparse, refusal
 from logsparse.commands.reproduce import NAMES, _models, _run
 from logsparse.tasks import synthetic
 from logsparse.tasks.catalogue import EXPERIMENTS
-from logsparse.tasks.experiment import Experiment
-from logsparse.tasks.ledger import Run, record
+from logsparse.tasks.experiment import Experiment, Runs
+from logsparse.tasks.ledger import Identity, Run, record, rows, trials
 from logsparse.tasks.traces import keep
 from logsparse.train.sealed import turn
 
 
+KNOWN = Identity({"context": 3}, "abc")
+
+
+def _known(runs: Sequence[Run]) -> dict[Run, Identity]:
+    return dict.fromkeys(runs, KNOWN)
+
+
+def _only(runs: Sequence[Run]) -> Runs:
+    """Of a model that is trained: each under the budget that is asked for."""
+    return lambda _seeds, _models, budget=None: [replace(run, budget=budget) for run in runs]
+
+
 def test_what_is_recorded_is_not_run_again_and_is_shown(tmp_path: Path) -> None:
-    facts = {"R0.5": 0.0125, "R0.9": 0.006, "validation_nll": 1.0, "steps": 9, "minutes": 1.0, "config": {}}
-    for run in synthetic.runs(1, ["deepar-20"]):
-        record(tmp_path, run, facts)
+    facts = {"R0.5": 0.0125, "R0.9": 0.006, "validation_nll": 1.0, "steps": 9, "minutes": 1.0}
+    for run, identity in synthetic.identify(synthetic.runs(1, ["deepar-20"])).items():
+        record(tmp_path, run, identity, facts)
     done = logsparse("reproduce", "synthetic", "--model", "deepar-20", "-o", tmp_path)
     assert done.code == 0, done.err
     assert done.out.splitlines()[:3] == ["Synthetic study, R0.5", "t0   deepar-20", "24      0.0125"]
@@ -37,19 +51,18 @@ def test_what_is_recorded_is_not_run_again_and_is_shown(tmp_path: Path) -> None:
 
 
 def test_two_processes_share_the_runs_of_an_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    facts = {"R0.5": 0.1, "R0.9": 0.05, "validation_nll": 1.0, "steps": 9, "minutes": 1.0, "config": {}}
+    facts = {"R0.5": 0.1, "R0.9": 0.05, "validation_nll": 1.0, "steps": 9, "minutes": 1.0}
     runs = [Run("waves", case, "a") for case in ("mine", "done meanwhile", "begun by another", "mine too")]
     done = []
 
-    def carry_out(run: Run, *, budget: float | None, folder: Path, verbose: bool = True) -> dict[str, Any]:
-        assert budget is None
+    def carry_out(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
         assert verbose
         assert folder.is_dir()
         done.append(run)
-        record(tmp_path, runs[1], facts)
+        record(tmp_path, runs[1], KNOWN, facts)
         return facts
 
-    waves = Experiment("waves", ("a",), lambda _seeds, _models: runs, carry_out, lambda _rows, _traces: [])
+    waves = Experiment("waves", ("a",), _only(runs), _known, carry_out, lambda _rows, _traces: [])
     begun = tmp_path / ".unfinished" / runs[2].folder
     begun.mkdir(parents=True)
     with turn(begun):
@@ -61,6 +74,58 @@ def test_two_processes_share_the_runs_of_an_experiment(tmp_path: Path, capsys: p
     assert list(begun.parent.iterdir()) == [begun]
     _run(waves, ["a"], 1, None, tmp_path)
     assert done[2:] == [runs[2]]
+
+
+def test_a_run_under_a_budget_is_shown_as_a_trial_and_the_run_itself_is_still_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = {"R0.5": 0.1234, "R0.9": 0.05, "validation_nll": 1.0, "steps": 9, "minutes": 1.0}
+    run, done = Run("kernels", "traffic-c20-hourly, 1 day x 7", "k=1"), []
+
+    def carry_out(one: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
+        del folder, verbose
+        done.append(one.budget)
+        return {**facts, "trace": {"curve": {"step": [1], "nll": [1.0], "validation_nll": [float(len(done))]}}}
+
+    kernels = replace(EXPERIMENTS["kernels"], runs=_only([run]), identify=_known, carry_out=carry_out)
+    monkeypatch.setitem(EXPERIMENTS, "kernels", kernels)
+    monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
+    trial = logsparse("reproduce", "kernels", "--budget", "2.5", "-o", tmp_path)
+    assert trial.code == 0, trial.err
+    assert "run 1 of 1: kernels, traffic-c20-hourly, 1 day x 7, k=1, seed 0, trial of 2.5 minutes" in trial.err
+    assert "kernels: nothing is recorded" in trial.err
+    title, head, line, *_ = trial.out.splitlines()
+    assert title == "Trials of kernels: ended by a budget of minutes, no results"
+    assert dict(zip(head.split(), line.replace(", 1 day x 7", "").split(), strict=True))["budget"] == "2.5"
+    whole = logsparse("reproduce", "kernels", "-o", tmp_path)
+    assert "0.1234/0.0500" in whole.out
+    assert logsparse("reproduce", "kernels", "-o", tmp_path).out == whole.out
+    assert done == [2.5, None]
+    assert len(trials(rows(tmp_path, "kernels"))) == 1
+    # The figure is drawn from the run itself.
+    shown = logsparse("reproduce", "curves", "--show", "-o", tmp_path).out
+    assert [line.split()[-1] for line in shown.splitlines() if " k=1 " in line][:1] == ["2.0000"]
+
+
+def test_rows_that_do_not_record_their_data_are_shown_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
+    facts = {"R0.5": 0.1234, "R0.9": 0.05, "validation_nll": 1.0, "steps": 9, "minutes": 1.0}
+    for seed in (0, 1):
+        record(tmp_path, Run("granularities", "solar, 1 day x 7", "paper", seed), KNOWN, facts)
+    path = tmp_path / "granularities.csv"
+    path.write_text(path.read_text().replace(",abc,", ",,"))
+    done = logsparse("reproduce", "granularities", "--show", "-o", tmp_path)
+    assert done.err == "granularities: 2 of 2 rows shown do not record their data: no finished runs.\n"
+    assert "not a finished run" in next(line for line in done.out.splitlines() if "0.1234/0.0500" in line)
+
+
+def test_settings_that_differ_from_those_recorded_are_refused_before_a_training(tmp_path: Path) -> None:
+    facts = {"R0.5": 0.1, "R0.9": 0.05, "validation_nll": 1.0, "steps": 9, "minutes": 1.0}
+    (run, *_), identity = synthetic.runs(1, ["deepar-20"]), Identity({"context": 24}, "abc")
+    record(tmp_path, run, identity, facts)
+    told = refusal("reproduce", "synthetic", "--model", "deepar-20", "-o", tmp_path)
+    assert f"synthetic, t0=24, deepar-20, seed 0 must agree in all but the seed with the rows of {tmp_path}" in told
+    assert "and abc in the row of seed 0. Hint: keep other settings or data apart with -o ANOTHER" in told
 
 
 def test_the_claim_of_a_killed_process_ends_with_it(tmp_path: Path) -> None:
@@ -86,12 +151,12 @@ def test_a_damaged_trace_costs_its_line_of_the_figure_and_no_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
-    facts = {"R0.5": 0.1234, "R0.9": 0.05, "validation_nll": 1.0, "steps": 9, "minutes": 1.0, "config": {}}
+    facts = {"R0.5": 0.1234, "R0.9": 0.05, "validation_nll": 1.0, "steps": 9, "minutes": 1.0}
     curve = {"step": [1, 2], "nll": [2.0, 1.0], "validation_nll": [2.0, 1.0]}
     runs = [Run("kernels", "traffic-c20-hourly, 1 day x 7", model) for model in ("k=1", "k=3", "k=9")]
     for run, losses in zip(runs, (curve, {}, curve), strict=True):
         keep(tmp_path, run, {"curve": losses})
-        record(tmp_path, run, facts)
+        record(tmp_path, run, KNOWN, facts)
     damaged, odd = (tmp_path / "traces" / f"{run.folder}.json" for run in runs[:2])
     damaged.write_text("{")
     table = logsparse("reproduce", "kernels", "--show", "-o", tmp_path)
@@ -112,8 +177,8 @@ def test_results_that_cannot_be_read_are_told_once_and_cost_no_other_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
-    facts = {"R0.5": 0.1234, "R0.9": 0.05, "validation_nll": 1.0, "steps": 9, "minutes": 1.0, "config": {}}
-    record(tmp_path, Run("granularities", "solar, 1 day x 7", "paper"), facts)
+    facts = {"R0.5": 0.1234, "R0.9": 0.05, "validation_nll": 1.0, "steps": 9, "minutes": 1.0}
+    record(tmp_path, Run("granularities", "solar, 1 day x 7", "paper"), KNOWN, facts)
     (tmp_path / "kernels.csv").write_text("a,b\n")
     done = logsparse("reproduce", "--show", "-o", tmp_path)
     assert done.code == 2

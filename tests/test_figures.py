@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from logsparse.pictures import new_figure
-from logsparse.tasks.experiment import Experiment, Table, never, nothing_to_run
+from logsparse.tasks.experiment import Experiment, Table, never, nothing_known, nothing_to_run
 from logsparse.tasks.figures import draw, figures, state, without
-from logsparse.tasks.ledger import Row, Run, record
+from logsparse.tasks.ledger import Identity, Row, Run, record
 from logsparse.tasks.traces import Traces, keep
 
-FACTS: dict[str, Any] = {"R0.5": 0.1, "R0.9": 0.05, "validation_nll": 1.5, "steps": 7, "minutes": 2.0, "config": {}}
+FACTS: dict[str, Any] = {"R0.5": 0.1, "R0.9": 0.05, "validation_nll": 1.5, "steps": 7, "minutes": 2.0}
+KNOWN = Identity({}, "abc")
 RUNS = [Run("waves", "x", model) for model in "ab"]
 
 
@@ -28,18 +29,19 @@ def _figure(_rows: Sequence[Row], traces: Traces) -> Any:
 
 
 def experiment(runs: Sequence[Run] = RUNS, models: tuple[str, ...] = ("a", "b")) -> Experiment:
-    return Experiment("waves", models, lambda _seeds, _models: list(runs), never, _tables, _figure, "Figure 9, waves")
+    wanted = lambda _seeds, _models, _budget=None: list(runs)  # noqa: E731
+    return Experiment("waves", models, wanted, nothing_known, never, _tables, _figure, "Figure 9, waves")
 
 
 def test_a_figure_is_listed_from_its_first_run_to_its_picture(tmp_path: Path) -> None:
     command = f"`logsparse reproduce waves -o {tmp_path}`"
     assert state(experiment(), tmp_path) == f"2 of 2 runs still to do: {command}"
     keep(tmp_path, RUNS[0], {"weights": [1]})
-    record(tmp_path, RUNS[0], FACTS)
+    record(tmp_path, RUNS[0], KNOWN, FACTS)
     assert state(experiment(), tmp_path) == f"1 of 2 runs still to do: {command}"
     assert draw(experiment(), tmp_path) == tmp_path / "waves.svg"
     assert state(experiment(), tmp_path) == f"{tmp_path / 'waves.svg'}, 1 of 2 runs still to do: {command}"
-    record(tmp_path, RUNS[1], FACTS)
+    record(tmp_path, RUNS[1], KNOWN, FACTS)
     assert state(experiment(), tmp_path) == str(tmp_path / "waves.svg")
     (tmp_path / "waves.svg").unlink()
     assert state(experiment(), tmp_path) == f"not drawn yet: {command}"
@@ -49,7 +51,7 @@ def test_a_figure_says_which_of_its_recorded_runs_it_cannot_show(tmp_path: Path)
     shown = replace(experiment(), fits=lambda trace: "weights" in trace)
     for run in RUNS:
         keep(tmp_path, run, {"weights": [1]})
-        record(tmp_path, run, FACTS)
+        record(tmp_path, run, KNOWN, FACTS)
     draw(shown, tmp_path)
     assert state(shown, tmp_path) == str(tmp_path / "waves.svg")
     (tmp_path / "traces" / f"{RUNS[1].folder}.json").unlink()
@@ -60,14 +62,14 @@ def test_a_figure_says_which_of_its_recorded_runs_it_cannot_show(tmp_path: Path)
 def test_rows_without_traces_and_sets_that_are_not_here_are_said(tmp_path: Path) -> None:
     assert state(experiment([]), tmp_path).startswith("the data are not here: `logsparse data list`")
     for run in RUNS:
-        record(tmp_path, run, FACTS)
+        record(tmp_path, run, KNOWN, FACTS)
     assert state(experiment(), tmp_path).startswith("no traces of its runs, whose scores stay: `logsparse repro")
     assert draw(experiment(), tmp_path) is None
 
 
 def test_the_list_has_experiments_with_a_figure_in_the_order_of_the_paper(tmp_path: Path) -> None:
-    early = Experiment("early", (), nothing_to_run, never, _tables, _figure, "Figure 1, early")
-    table = Experiment("table", (), nothing_to_run, never, _tables)
+    early = Experiment("early", (), nothing_to_run, nothing_known, never, _tables, _figure, "Figure 1, early")
+    table = Experiment("table", (), nothing_to_run, nothing_known, never, _tables)
     found = figures([experiment(), early, table], tmp_path)
     assert [line[1] for line in found.lines] == ["Figure 1, early", "Figure 9, waves"]
     assert draw(table, tmp_path) is None
@@ -80,4 +82,4 @@ def test_a_figure_whose_results_cannot_be_read_is_listed_as_such(tmp_path: Path)
 
 def test_what_has_no_runs_runs_nothing(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="is no run of this experiment"):
-        never(RUNS[0], budget=None, folder=tmp_path)
+        never(RUNS[0], folder=tmp_path)

@@ -41,7 +41,7 @@ ORDER = [
     "datasets.wind", "datasets.m4", "datasets.download", "datasets.record", "datasets.ready", "datasets.compare",
     "datasets.build",
     "tasks", "tasks.ledger", "tasks.traces", "tasks.trained", "tasks.heads", "tasks.experiment",
-    "tasks.synthetic", "tasks.published", "tasks.tables", "tasks.claims", "tasks.curves", "tasks.learned",
+    "tasks.synthetic", "tasks.published", "tasks.cases", "tasks.tables", "tasks.claims", "tasks.curves", "tasks.learned",
     "tasks.shapes", "tasks.matching", "tasks.kinds", "tasks.statistics", "tasks.catalogue", "tasks.figures",
     "commands.printing", "commands.options", "commands.settings", "commands.resume",
     "commands.attend", "commands.backtest", "commands.check", "commands.data", "commands.demo", "commands.fit",

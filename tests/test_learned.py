@@ -10,6 +10,7 @@ import pytest
 
 from logsparse.pictures import save_figure
 from logsparse.tasks import tables
+from logsparse.tasks.cases import ten_layers
 from logsparse.tasks.learned import COLOURS, LEARNED, MATRIX, same_hour
 
 CASE = "traffic-c20-hourly, 1 day x 7"
@@ -153,7 +154,7 @@ def test_the_paper_s_own_set_comes_first_and_the_runs_are_those_of_the_tables(
 
 
 def test_the_model_has_ten_layers_of_canonical_full_attention() -> None:
-    config = tables.ten_layers()
+    config = ten_layers()
     assert (config.context, config.horizon, config.model.layers, config.model.kernel) == (168, 24, 10, 1)
     assert [pattern.rule for pattern in config.model.patterns] == ["full"]
     assert config.train.optimiser == "bertadam"

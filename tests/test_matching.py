@@ -33,11 +33,11 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
         patch.setattr(matching, "config", quick)
         folder = tmp_path_factory.mktemp("run")
-        return MATCHING.carry_out(Run("matching", CASE, "k=6"), budget=None, folder=folder, verbose=False)
+        return MATCHING.carry_out(Run("matching", CASE, "k=6"), folder=folder, verbose=False)
 
 
 def test_a_run_in_small_gives_a_row_and_a_trace(facts: dict[str, Any]) -> None:
-    assert set(facts) == {"R0.5", "R0.9", "validation_nll", "steps", "minutes", "config", "trace"}
+    assert set(facts) == {"R0.5", "R0.9", "validation_nll", "steps", "minutes", "trace"}
     trace = facts["trace"]
     assert set(trace) == {"curve", "values", "head", "weights", "tops", "spikes", "shares", "counted"}
     assert (len(trace["values"]), len(trace["weights"]), trace["counted"]) == (LENGTH, CONTEXT, 6)

@@ -7,6 +7,7 @@ import pytest
 from logsparse import presets
 from logsparse.attention.pattern import full
 from logsparse.config import Config
+from logsparse.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,7 @@ from logsparse.config import Config
         (presets.traffic_f(conv=False), 504, 72, 10, 1, 200_000, "bertadam"),
         (presets.solar(), 168, 24, 3, 6, 50_000, "adam"),
         (presets.m4_hourly(), 168, 48, 3, 6, 50_000, "adam"),
+        (presets.paper(), 168, 24, 3, 6, 50_000, "adam"),
         (presets.wind(), 162, 30, 3, 6, 10_000, "adam"),
         (presets.synthetic(192), 192, 24, 3, 1, 4_500, "adam"),
     ],
@@ -55,3 +57,12 @@ def test_covariates_are_those_of_the_paper() -> None:
     assert presets.wind().features == ("year", "month", "day", "age")
     assert presets.m4_hourly().features == ("weekday", "hour", "age")
     assert presets.synthetic().features == ("age",)
+    # On any other set, those that follow from its step.
+    assert presets.paper().features is None
+
+
+def test_every_preset_is_found_by_its_name_and_for_known_networks_only() -> None:
+    assert {name: presets.named(name) for name in presets.NAMES} == {name: make() for name, make in presets.NAMES.items()}
+    assert {"paper", "solar", "m4-hourly"} <= set(presets.NAMES)
+    with pytest.raises(ConfigError, match=r"A preset must be for one of: logsparse, deepar\. Got 'arima'\."):
+        presets.named("solar", "arima")

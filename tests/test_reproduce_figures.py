@@ -12,7 +12,7 @@ from command import logsparse
 from logsparse.attention.pattern import full
 from logsparse.config import Config
 from logsparse.tasks import matching, shapes, tables
-from logsparse.tasks.tables import TABLES
+from logsparse.tasks.cases import TABLES
 
 STAND_IN = "traffic-c20-hourly, 1 day x 7"
 

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
+import small
+from logsparse import presets
 from logsparse.attention.pattern import full
+from logsparse.forecaster import LogSparse
 from logsparse.tasks import tables
+from logsparse.tasks.cases import TABLES, Case, models_of
+from logsparse.tasks.experiment import UNIDENTIFIED, Experiment
 from logsparse.tasks.ledger import COLUMNS, Row, Run
 from logsparse.tasks.published import SPARSE
-from logsparse.tasks.tables import TABLES, Case, models_of
+
+
+MODELS = ("paper", "default")
 
 
 def row(case: str, model: str, **facts: str) -> Row:
-    return {**dict.fromkeys(COLUMNS, ""), "case": case, "model": model, "minutes": "1", "R0.9": "0.1", **facts}
+    usual = {"case": case, "model": model, "minutes": "1", "R0.9": "0.1", "data": "abc"}
+    return {**dict.fromkeys(COLUMNS, ""), **usual, **facts}
 
 
 @pytest.mark.parametrize("name", [one.name for one in tables.TABLES_OF_THE_PAPER])
@@ -48,6 +59,17 @@ def test_sparse_and_full_models_have_the_lengths_and_cells_that_the_paper_tells(
     assert len(stand_in["sparse"]().model.patterns[0].distances(1152)) == 128
 
 
+@pytest.mark.parametrize("title", TABLES["sparse"][1])
+def test_sparse_models_have_layers_enough_to_reach_their_whole_window_and_full_ones_as_many(title: str) -> None:
+    configs = {model: make() for model, make in TABLES["sparse"][1][title].configs.items()}
+    for model, config in configs.items():
+        (pattern,) = config.model.patterns
+        enough = pattern.layers_to_reach(config.length)
+        assert enough is not None, model
+        assert config.model.layers >= enough, model
+    assert len({config.model.layers for config in configs.values()}) == 1
+
+
 def test_models_that_are_compared_are_trained_alike_and_differ_in_what_they_are_compared_by() -> None:
     for name in ("kernels", "sparse"):
         for title, case in TABLES[name][1].items():
@@ -77,15 +99,16 @@ def test_of_several_seeds_the_one_with_the_lowest_validation_loss_is_shown(
     assert shown["paper"] == "0.1000/0.1000"
 
 
-def test_a_line_says_for_what_it_stands_and_how_long_it_was_trained(
+def test_a_line_says_for_what_it_stands_and_that_its_row_does_not_identify_its_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
     case = "traffic-c20-hourly, 1 day x 7"
-    rows = [row(case, "k=9", **{"R0.5": "0.2", "config": '{"train": {"minutes": 15.0}}'})]
+    rows = [row(case, "k=9", **{"R0.5": "0.2", "data": ""}), row(case, "k=6", **{"R0.5": "0.2"})]
     (table,) = tables.KERNELS_TABLE.tables(rows, {})
     notes = {line[1]: line[5] for line in table.lines if line[0] == case}
-    assert notes["k=9"] == "stands in for traffic-c, 1 day x 7; trained for 15 minutes at most"
+    assert notes["k=9"] == f"stands in for traffic-c, 1 day x 7; {UNIDENTIFIED}"
+    assert notes["k=6"] == "stands in for traffic-c, 1 day x 7"
     assert notes["k=1"] == "stands in for traffic-c, 1 day x 7; the data are not here"
 
 
@@ -102,8 +125,6 @@ def test_a_set_without_a_past_is_forecast_by_seasonal_naive_alone(monkeypatch: p
 @pytest.fixture
 def tiny(hourly: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> Case:
     """A case of two days at the end of two short series, its own model in small."""
-    import small
-
     config = replace(small.config(epochs=1), horizon=24, context=30)
     left = {"paper": lambda model: {"left": [model.horizon, model.seed]}}
     case = Case("solar", 24, 1, {"paper": lambda: config}, leaves=left)
@@ -122,11 +143,94 @@ def tables_panel(frame: pl.DataFrame) -> object:
 def test_a_run_gives_all_that_a_row_needs(model: str, tiny: Case, tmp_path: Path) -> None:
     del tiny
     carry_out = tables.TABLES_OF_THE_PAPER[0].carry_out
-    facts = carry_out(Run("tiny", "here", model), budget=None, folder=tmp_path / "run", verbose=False)
+    facts = carry_out(Run("tiny", "here", model), folder=tmp_path / "run", verbose=False)
     assert 0 <= float(facts["R0.5"]) < 2
     assert facts["minutes"] >= 0
     assert ("steps" in facts) == (model == "paper")
     if model == "paper":
-        assert facts["config"]["method"] == "mean-path"
         assert len(facts["trace"]["curve"]["nll"]) == 1
         assert facts["trace"]["left"] == [24, 0]
+
+
+def test_a_run_is_known_by_its_settings_and_the_whole_set_before_it_is_done(
+    tiny: Case, hourly: pl.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [Run("tiny", "here", model, budget=budget) for model in (*MODELS, "seasonal-naive") for budget in (None, 5)]
+    found = tables.MAIN_TABLE.identify(runs)
+    assert list(found) == runs
+    own, ours, naive = (found[run] for run in runs[::2])
+    assert own.config["model"]["layers"] == tiny.configs["paper"]().model.layers
+    assert (own.config["method"], own.config["samples"]) == ("mean-path", 100)
+    # What follows from the data is worked out: a change of the defaults is another run.
+    assert ours.config["model"]["lags"][:3] == [1, 2, 3]
+    assert naive.config == {"horizon": 24, "season": None}
+    # The budget is no setting: it stands beside them.
+    assert all(found[run] == found[replace(run, budget=None)] for run in runs)
+    assert len({one.data for one in found.values()}) == 1
+    later = hourly.with_columns(pl.when(pl.int_range(pl.len()) == pl.len() - 1).then(99.0).otherwise("y").alias("y"))
+    monkeypatch.setattr(tables, "checked", lambda _name: tables_panel(later))
+    assert tables.MAIN_TABLE.identify(runs[:1])[runs[0]].data != own.data
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_is_fitted_with_the_settings_it_is_known_by(model: str, tiny: Case, tmp_path: Path) -> None:
+    run = Run("tiny", "here", model, seed=3, budget=0.02)
+    fitted: list[LogSparse] = []
+
+    def leave(one: LogSparse) -> dict[str, Any]:
+        fitted.append(one)
+        return {}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(TABLES["tiny"][1], "here", replace(tiny, leaves={model: leave}))
+        tables.MAIN_TABLE.carry_out(run, folder=tmp_path, verbose=False)
+    known = tables.MAIN_TABLE.identify([run])[run].config
+    config = json.loads(json.dumps(fitted[0].config_.to_dict()))
+    assert config["train"].pop("minutes") == 0.02
+    assert known["train"].pop("minutes") is None
+    assert {name: known[name] for name in config} == config
+    assert fitted[0].seed == 3
+
+
+def test_deepar_with_the_settings_of_the_paper_stands_beside_its_own_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    solar, panel = "solar, 1 day x 7", small.panel(series=2, steps=1200)
+    monkeypatch.setattr(tables, "checked", lambda _name: panel)
+    names = ("paper", "deepar-paper", "default", "deepar")
+    assert set(names) <= set(models_of("granularities"))
+    found = tables.GRANULARITIES_TABLE.identify([Run("granularities", solar, name) for name in names])
+    paper, theirs, ours, recipe = (one.config for one in found.values())
+    assert (theirs["model"]["layers"], theirs["model"]["width"], theirs["model"]["lags"]) == (3, 40, [1])
+    assert [theirs[name] for name in ("context", "features", "train")] == [
+        paper[name] for name in ("context", "features", "train")
+    ]
+    # The authors fed the mean back; DeepAR feeds its own samples.
+    assert [one["method"] for one in (paper, theirs, ours, recipe)] == ["mean-path", "ancestral", "two-way", "two-way"]
+    assert recipe["train"] == ours["train"]
+    assert TABLES["granularities"][2][solar]["deepar-paper"] == (0.222, 0.093)
+
+
+def test_models_of_the_paper_take_five_seeds_on_its_own_sets_and_one_elsewhere_unless_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tables, "locate", lambda _dataset: Path())
+
+    def seeds(table: Experiment, asked: int | None, title: str) -> dict[str, int]:
+        return Counter(run.model for run in table.runs(asked, table.models) if run.case == title)
+
+    solar, granularities = "solar, 1 day x 7", tables.GRANULARITIES_TABLE
+    by_default = seeds(granularities, None, solar)
+    assert (by_default["paper"], by_default["deepar-paper"]) == (5, 5)
+    assert (by_default["default"], by_default["deepar"], by_default["arima"]) == (1, 1, 1)
+    assert seeds(granularities, 2, solar)["paper"] == seeds(granularities, 2, solar)["default"] == 2
+    assert set(seeds(tables.KERNELS_TABLE, None, "traffic-c20-hourly, 1 day x 7").values()) == {1}
+    assert seeds(tables.KERNELS_TABLE, None, "traffic-c, 1 day x 7")["k=9"] == 5
+    # A fit with the same settings trains one.
+    assert {make().train.seeds for make in presets.NAMES.values()} == {1}
+
+
+def test_a_model_that_is_not_trained_has_no_budget_and_no_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "locate", lambda one: Path() if one.name == "solar" else None)
+    runs = tables.GRANULARITIES_TABLE.runs(2, ["paper", "default", "arima", "seasonal-naive"], 25)
+    found = [(run.model, run.seed, run.budget) for run in runs]
+    trained = [(model, seed, 25) for model in ("paper", "default") for seed in (0, 1)]
+    assert found == [*trained, ("arima", 0, None), ("seasonal-naive", 0, None)]

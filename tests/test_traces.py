@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 
 from logsparse.errors import DataError
-from logsparse.tasks.ledger import Run, record, rows
+from logsparse.tasks.ledger import Identity, Run, record, rows
 from logsparse.tasks.traces import array, keep, plain, traces
 from logsparse.train.sealed import pack_document
 
-FACTS = {"R0.5": 0.1, "R0.9": 0.05, "validation_nll": 1.5, "steps": 7, "minutes": 2.0, "config": {}}
+FACTS = {"R0.5": 0.1, "R0.9": 0.05, "validation_nll": 1.5, "steps": 7, "minutes": 2.0}
+KNOWN = Identity({}, "abc")
 
 
 def done(folder: Path, run: Run, loss: float = 1.5, **trace: object) -> Path:
     if trace:
         keep(folder, run, trace)
-    record(folder, run, {**FACTS, "validation_nll": loss})
+    record(folder, run, KNOWN, {**FACTS, "validation_nll": loss})
     return folder / "traces" / f"{run.folder}.json"
 
 

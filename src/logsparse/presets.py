@@ -10,6 +10,8 @@ from logsparse.checks import suggest
 from logsparse.config import Config, ModelConfig, TrainConfig
 from logsparse.errors import ConfigError
 
+NETWORK = ("layers", "width", "heads", "head_width", "kernel", "patterns", "norm")
+"""Settings of `ModelConfig` that make the network itself; the others are inputs and likelihood."""
 HOURLY = ("month", "weekday", "hour", "age")
 FINE = (*HOURLY, "minute")
 
@@ -81,6 +83,20 @@ def wind() -> Config:
     )
 
 
+def paper() -> Config:
+    """The paper's settings for a set that it does not have: those of solar, with the features of the set's own step."""
+    return replace(solar(), features=None)
+
+
+def deepar(run: Config) -> Config:
+    """The same run by DeepAR as the paper has it beside its own model: 3 LSTM layers of 40 cells and the previous value.
+
+    Windows, features and passes are those of the run; Adam at a constant rate, as in DeepAR's own paper.
+    """
+    model = ModelConfig(layers=3, width=40, kernel=1, embed_series=run.model.embed_series)
+    return replace(run, model=model, train=replace(run.train, optimiser="adam", schedule="constant", lr=1e-3))
+
+
 def default(context: int, horizon: int) -> Config:
     """What a user gets who names nothing but the horizon."""
     model = ModelConfig(
@@ -116,20 +132,28 @@ def default(context: int, horizon: int) -> Config:
 
 NAMES: dict[str, Callable[[], Config]] = {
     run.__name__.replace("_", "-"): run
-    for run in (synthetic, electricity_c, traffic_c, electricity_f, traffic_f, solar, m4_hourly, wind)
+    for run in (synthetic, electricity_c, traffic_c, electricity_f, traffic_f, solar, m4_hourly, wind, paper)
 }
-"""The runs of the paper, as the command line calls them."""
+"""The runs of the paper, as the command line calls them; `paper` is for any other set."""
+MODELS: dict[str, Callable[[Config], Config]] = {"logsparse": lambda run: run, "deepar": deepar}
+"""Forecasters that the paper's settings are known for, and what they make of those of a run."""
 
 
-def named(name: str) -> Config:
-    """The run of this name."""
+def named(name: str, model: str = "logsparse") -> Config:
+    """The run of this name, by this forecaster."""
+    if model not in MODELS:
+        raise ConfigError(
+            f"A preset must be for one of: {', '.join(MODELS)}.",
+            got=repr(model),
+            hint="leave it out for settings that follow from the data.",
+        )
     if name not in NAMES:
         raise ConfigError(
             f"A preset must be one of: {', '.join(NAMES)}.",
             got=repr(name),
             hint=suggest(name, NAMES, "leave it out for settings that follow from the data."),
         )
-    return NAMES[name]()
+    return MODELS[model](NAMES[name]())
 
 
 def _sparse(length: int) -> Pattern:

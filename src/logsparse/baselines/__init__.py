@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from logsparse.checks import suggest
 from logsparse.errors import ConfigError
@@ -22,8 +22,8 @@ NAMES = {
 }
 
 
-def named(name: str, horizon: int) -> Forecaster:
-    """A fresh forecaster by the name that the command line knows it by."""
+def named(name: str, horizon: int, **settings: Any) -> Forecaster:
+    """A fresh forecaster by the name that the command line knows it by, with settings of its own."""
     if name not in NAMES:
         raise ConfigError(
             f"A model must be one of: {', '.join(NAMES)}.",
@@ -31,5 +31,5 @@ def named(name: str, horizon: int) -> Forecaster:
             hint=suggest(name, NAMES, "or the path of a saved model's folder; check the spelling."),
         )
     module, _, attribute = NAMES[name].partition(":")
-    forecaster: Forecaster = getattr(import_module(module), attribute)(horizon)
+    forecaster: Forecaster = getattr(import_module(module), attribute)(horizon, **settings)
     return forecaster

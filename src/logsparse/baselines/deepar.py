@@ -1,4 +1,4 @@
-"""DeepAR: an LSTM with the inputs, likelihoods and training of LogSparse, forecasting step by step as in its paper."""
+"""DeepAR: the forecaster LogSparse with an LSTM in the place of attention; nothing else differs unless it is asked for."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from logsparse.model.recurrent import Recurrent
 
 
 class DeepAR(LogSparse):
-    """As LogSparse; `config.model.layers` and `config.model.width` are the LSTM's layers and its hidden size."""
+    """As LogSparse; `config.model.layers` and `config.model.width` are the LSTM's layers and its hidden size.
+
+    By default inputs, loss, windows and the way of forecasting are those of LogSparse, so that a comparison is one of
+    networks. `config=presets.named("paper", "deepar")` has the settings of the paper instead.
+    """
 
     def _advised(self, panel: Panel) -> Config:
         advised = recommend(panel, self.horizon, self.context)
-        model, train = replace(advised.model, layers=3, width=40), replace(advised.train, loss_on="all")
-        return replace(advised, method="ancestral", model=model, train=train)
+        return replace(advised, model=replace(advised.model, layers=3, width=40))
 
     def _network(self, config: Config, features: int, known: Known) -> Network:
         static = [len(found) for found in known.categories.values()]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logsparse.commands.options import Data, FreqText, IdCol, Minutes, TargetCol, TimeCol, columns
+from logsparse.commands.options import Data, FreqText, IdCol, Minutes, Preset, TargetCol, TimeCol, columns
 from logsparse.commands.printing import check_out, print_scores, say, write_table
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def backtest(
     refit: Annotated[bool, typer.Option("--refit", help="fit anew at every cutoff")] = False,
     season: Annotated[int | None, typer.Option(help="steps of a season, to compare with [the usual one]")] = None,
     minutes: Minutes = None,
+    preset: Preset = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="where to write the result frame")] = None,
     id_col: IdCol = None,
     time_col: TimeCol = None,
@@ -40,7 +41,7 @@ def backtest(
     from logsparse.data.frame import to_panel
 
     check_out(out)
-    forecaster = _forecaster(model, horizon)
+    forecaster = _forecaster(model, horizon, preset)
     if minutes is not None:
         _limit(forecaster, minutes, trains=refit or not hasattr(forecaster, "panel_"))
     forecaster.check()
@@ -53,8 +54,11 @@ def backtest(
     print_scores(results)
 
 
-def _forecaster(model: str, horizon: int | None) -> Forecaster:
+def _forecaster(model: str, horizon: int | None, preset: str | None) -> Forecaster:
     """From a model's folder if there is one, else by name."""
+    from dataclasses import replace
+
+    from logsparse import presets
     from logsparse.baselines import NAMES, named
     from logsparse.errors import ConfigError
 
@@ -63,6 +67,12 @@ def _forecaster(model: str, horizon: int | None) -> Forecaster:
     if (path / "config.json").exists() or (model not in NAMES and (path.exists() or os.sep in model)):
         from logsparse.saved import load
 
+        if preset is not None:
+            raise ConfigError(
+                "--preset is for a model that is fitted here, by its name.",
+                got=f"--preset {preset} and the folder {model}",
+                hint="leave it out, or test `logsparse` or `deepar`.",
+            )
         forecaster = load(path)
         if horizon not in (None, forecaster.horizon):
             raise ConfigError(
@@ -71,6 +81,10 @@ def _forecaster(model: str, horizon: int | None) -> Forecaster:
                 hint="leave it out, or fit another model.",
             )
         return forecaster
+    if preset is not None and model in NAMES:
+        base = presets.named(preset, model)
+        steps = base.horizon if horizon is None else horizon
+        return named(model, steps, config=replace(base, horizon=steps))
     if horizon is None and model in NAMES:
         raise ConfigError("A model that is fitted here needs --horizon.", got="none", hint="try --horizon 24.")
     return named(model, 1 if horizon is None else horizon)

@@ -13,6 +13,7 @@ from logsparse.commands.options import (
     FreqText,
     IdCol,
     Minutes,
+    Preset,
     TargetCol,
     TimeCol,
     Until,
@@ -35,7 +36,7 @@ def fit(
     context: Annotated[int | None, typer.Option(help="steps of history the model sees [from the data]")] = None,
     until: Until = None,
     minutes: Minutes = None,
-    preset: Annotated[str | None, typer.Option(help="settings of a run of the paper, such as electricity-f")] = None,
+    preset: Preset = None,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="a setting, such as model.layers=6; repeatable"),

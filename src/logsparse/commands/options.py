@@ -19,6 +19,9 @@ History = Annotated[
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="folder of a fitted model")]
 Future = Annotated[Path | None, typer.Option(help="file of the covariates' values in the steps to forecast")]
 Until = Annotated[str | None, typer.Option(help="time of the last step used [each series' end]")]
+Preset = Annotated[
+    str | None, typer.Option(help="settings of a run of the paper, such as electricity-f, or paper for any set")
+]
 Minutes = Annotated[float | None, typer.Option(help="stop training after so many [no limit]")]
 IdCol = Annotated[str | None, typer.Option(help="column that names the series [unique_id]")]
 TimeCol = Annotated[str | None, typer.Option(help="column of times [ds]")]

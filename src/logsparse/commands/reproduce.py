@@ -25,9 +25,9 @@ def reproduce(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"experiment: {', '.join(NAMES)}")] = None,
     model: Annotated[str | None, typer.Option(help="only these models, such as paper,deepar")] = None,
     budget: Annotated[
-        float | None, typer.Option(metavar="MINUTES", help="of training for each run [all epochs]")
+        float | None, typer.Option(metavar="MINUTES", help="of training for each run: trials, no results [all epochs]")
     ] = None,
-    seeds: Annotated[int, typer.Option(help="runs of each cell, from different seeds")] = 1,
+    seeds: Annotated[int | None, typer.Option(help="runs of each cell [5 of the paper's models on its sets, else 1]")] = None,
     out: Annotated[str, typer.Option("-o", "--out", metavar="<path>", help="folder of the results")] = "results",
     show: Annotated[bool, typer.Option("--show", help="only print what is recorded")] = False,
 ) -> None:
@@ -43,7 +43,8 @@ def reproduce(
             hint=suggest(name, NAMES, "or --show for what is recorded."),
         )
     folder = _folder(out)
-    whole("seeds", seeds, hint="count the runs of each cell.")
+    if seeds is not None:
+        whole("seeds", seeds, hint="count the runs of each cell.")
     if budget is not None:
         above_zero("--budget", budget, hint="leave it out for all epochs.")
     from logsparse.tasks.catalogue import EXPERIMENTS
@@ -101,28 +102,29 @@ def _models(experiment: Experiment, asked: str | None) -> Sequence[str]:
     return models
 
 
-def _run(experiment: Experiment, models: Sequence[str], seeds: int, budget: float | None, out: Path) -> None:
+def _run(experiment: Experiment, models: Sequence[str], seeds: int | None, budget: float | None, out: Path) -> None:
     from logsparse.tasks.ledger import missing, record
     from logsparse.tasks.traces import keep
     from logsparse.train.sealed import turn
 
-    runs = experiment.runs(seeds, models)
+    runs = experiment.runs(seeds, models, budget)
     if experiment.models and not runs:
         _refuse_without_data(experiment)
-    todo = missing(out, runs)
+    known = experiment.identify(runs)
+    todo = missing(out, known)
     for number, run in enumerate(todo, start=1):
         folder = out / ".unfinished" / run.folder
         folder.mkdir(parents=True, exist_ok=True)
         with turn(folder, wait=False) as ours:
             # Looked at again: since this process began, another may have done it, or be at it.
-            ends = "" if ours and missing(out, [run]) else f", {'done' if ours else 'being done'} by another process"
+            ends = "" if ours and missing(out, {run: known[run]}) else f", {'done' if ours else 'being done'} by another process"
             say(f"run {number} of {len(todo)}: {run}{ends}")
             if not ends:
-                facts = experiment.carry_out(run, budget=budget, folder=folder)
+                facts = experiment.carry_out(run, folder=folder)
                 # Before the row: what is recorded has left its trace.
                 if "trace" in facts:
                     keep(out, run, facts["trace"])
-                record(out, run, facts)
+                record(out, run, known[run], facts)
             if ours:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -168,6 +170,10 @@ def _show(experiment: Experiment, out: Path) -> None:
         say(f"{experiment.name}: nothing {'of it can be shown' if found else f'is recorded in {out} yet'}.")
     for table in shown:
         _print(table)
+    if (trials := experiment.trials(out)).lines:
+        _print(trials)
+    if earlier := sum(not row["data"] for row in found):
+        say(f"{experiment.name}: {earlier} of {len(found)} rows shown do not record their data: no finished runs.")
 
 
 def _draw(experiment: Experiment, out: Path) -> None:

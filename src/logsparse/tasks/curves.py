@@ -9,9 +9,10 @@ import numpy as np
 
 from logsparse.data.panel import Floats
 from logsparse.pictures import new_panels
+from logsparse.tasks.cases import TABLES
 from logsparse.tasks.experiment import Experiment, Table
 from logsparse.tasks.ledger import Row
-from logsparse.tasks.tables import KERNELS_TABLE, TABLES
+from logsparse.tasks.tables import KERNELS_TABLE
 from logsparse.tasks.traces import Traces, are_numbers, array
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ CURVES = Experiment(
     "curves",
     tuple(MODELS),
     KERNELS_TABLE.runs,
+    KERNELS_TABLE.identify,
     KERNELS_TABLE.carry_out,
     tables,
     figure,

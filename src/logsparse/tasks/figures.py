@@ -8,7 +8,7 @@ from pathlib import Path
 from logsparse.errors import DataError
 from logsparse.pictures import save_figure
 from logsparse.tasks.experiment import Experiment, Table
-from logsparse.tasks.ledger import Run, missing, run_of
+from logsparse.tasks.ledger import Run, run_of, unfinished
 from logsparse.tasks.traces import anything
 
 
@@ -39,8 +39,8 @@ def figures(experiments: Iterable[Experiment], folder: Path) -> Table:
 def state(experiment: Experiment, folder: Path) -> str:
     """In words, with the command to give."""
     command = f"`logsparse reproduce {experiment.name}{'' if folder == Path('results') else f' -o {folder}'}`"
-    runs = experiment.runs(1, experiment.models)
-    todo, there = missing(folder, runs), path(experiment, folder).exists()
+    runs = experiment.runs(None, experiment.models)
+    todo, there = unfinished(folder, runs), path(experiment, folder).exists()
     if there:
         rest = f", {_count(todo, runs)} still to do: {command}" if todo else ""
         return f"{path(experiment, folder)}{rest}{without(experiment, folder)}"
@@ -58,9 +58,10 @@ def without(experiment: Experiment, folder: Path) -> str:
     """In words, the recorded runs that it cannot show: what they left is gone, or cannot be used."""
     if experiment.fits is anything:
         return ""
-    left, runs = experiment.traced(folder)[0], set(experiment.runs(1, experiment.models))
+    left, runs = experiment.traced(folder)[0], set(experiment.runs(None, experiment.models))
     trained = {run_of(row) for row in experiment.recorded(folder) if row["steps"]}
-    lacking = [run.model for run in sorted(trained & runs, key=str) if (run.case, run.model) not in left]
+    shown = [run.model for run in sorted(trained & runs, key=str) if (run.case, run.model) not in left]
+    lacking = list(dict.fromkeys(shown))
     return f", without {', '.join(lacking)}, of which there is no trace" if lacking else ""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from logsparse.attention.pattern import full, local, logsparse, restart
 from logsparse.pictures import INK
-from logsparse.tasks.experiment import Experiment, Table, never, nothing_to_run
+from logsparse.tasks.experiment import Experiment, Table, never, nothing_known, nothing_to_run
 from logsparse.tasks.ledger import Row
 from logsparse.tasks.traces import Traces
 
@@ -50,6 +50,7 @@ ATTENTION_KINDS = Experiment(
     "attention-kinds",
     (),
     nothing_to_run,
+    nothing_known,
     never,
     tables,
     figure,

@@ -27,9 +27,11 @@ COLOURS = {2: "#1f4fd8", 6: "#17b1c4", 10: "#d62728"}
 CANONICAL = "k=1"
 
 
-def _first_set(experiments: Sequence[Experiment], seeds: int, models: Sequence[str]) -> list[Run]:
+def _first_set(
+    experiments: Sequence[Experiment], seeds: int | None, models: Sequence[str], budget: float | None = None
+) -> list[Run]:
     """Of the paper's own set of traffic where it is here, else of the one that stands in for it."""
-    runs = [run for one in experiments for run in one.runs(seeds, models) if run.case.startswith("traffic")]
+    runs = [run for one in experiments for run in one.runs(seeds, models, budget) if run.case.startswith("traffic")]
     return [run for run in runs if run.case == runs[0].case]
 
 
@@ -178,6 +180,7 @@ LEARNED = Experiment(
     TEN_LAYERS_TABLE.name,
     TEN_LAYERS_TABLE.models,
     partial(_first_set, (SPARSE_TABLE, TEN_LAYERS_TABLE)),
+    TEN_LAYERS_TABLE.identify,
     TEN_LAYERS_TABLE.carry_out,
     _layer_tables,
     draw_layers,
@@ -190,6 +193,7 @@ MATRIX = Experiment(
     "attention-matrix",
     (CANONICAL,),
     partial(_first_set, (KERNELS_TABLE,)),
+    KERNELS_TABLE.identify,
     KERNELS_TABLE.carry_out,
     _matrix_tables,
     draw_matrix,

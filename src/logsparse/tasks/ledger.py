@@ -1,4 +1,9 @@
-"""A finished run -> one row of FOLDER/TASK.csv, with all that is needed to run it again; and such rows back."""
+"""A run and its identity -> one row of FOLDER/TASK.csv, with all that is needed to repeat it; and such rows back.
+
+A run is known by its cell, its seed, its budget, its whole config and a fingerprint of its data. A run under a budget
+is a trial: it never counts as the finished one. The oldest rows do not record their data: they are shown until their
+run is finished, and never count as finished.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,9 @@ import math
 import os
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -21,29 +26,49 @@ from uuid import uuid4
 from logsparse.errors import DataError
 from logsparse.train.sealed import turn
 
-_FACTS = ("R0.5", "R0.9", "validation_nll", "steps", "minutes", "config")
-COLUMNS = ("task", "case", "model", "seed", *_FACTS, "version", "machine", "time")
+_FACTS = ("R0.5", "R0.9", "validation_nll", "steps", "minutes")
+COLUMNS = ("task", "case", "model", "seed", "budget", *_FACTS, "config", "data", "version", "machine", "time")
+_NO_BUDGET = "none"
 
 Row = dict[str, str]
 
 
 @dataclass(frozen=True)
 class Run:
-    """One cell of a table."""
+    """One seed of one cell of a table."""
 
     task: str
     case: str
     """Where in the table, such as t0=96."""
     model: str
     seed: int = 0
+    budget: float | None = None
+    """Minutes of training at most, of a trial; none: all epochs."""
 
     def __str__(self) -> str:
-        return f"{self.task}, {self.case}, {self.model}, seed {self.seed}"
+        limit = "" if self.budget is None else f", trial of {self.budget:g} minutes"
+        return f"{self.task}, {self.case}, {self.model}, seed {self.seed}{limit}"
 
     @property
     def folder(self) -> str:
         """A name for its checkpoints."""
-        return re.sub(r"[^a-z0-9]+", "-", str(self).lower()).strip("-")
+        # The point of 2.5 minutes is kept: 25 minutes are another trial.
+        return re.sub(r"[^a-z0-9.]+", "-", str(self).lower()).strip("-")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What all seeds of a cell must agree in."""
+
+    config: Mapping[str, Any]
+    """Every setting that the scores depend on, as plain JSON."""
+    data: str
+    """A fingerprint of all series that are learned from or scored on."""
+
+    @property
+    def text(self) -> str:
+        """The config in one spelling only."""
+        return json.dumps(self.config, sort_keys=True)
 
 
 def rows(folder: Path, task: str) -> list[Row]:
@@ -54,13 +79,30 @@ def rows(folder: Path, task: str) -> list[Row]:
         if row["task"] != task:
             raise _refuse(path, f"a row of {row['task'] or 'no task'}")
         if not _counts(row):
-            raise _refuse(path, f"a score or seed that is no number from 0 on, of {row['case']}, {row['model']}")
+            bad = "a score, seed or budget that is no number from 0 on"
+            raise _refuse(path, f"{bad}, of {row['case']}, {row['model']}")
         if not _is_object(row["config"]):
             raise _refuse(path, f"no settings in the column config, of {row['case']}, {row['model']}")
-    first: dict[Run, Row] = {}
+    agreed: dict[Run, Row] = {}
+    first: dict[tuple[Run, str], Row] = {}
     for row in found:
-        first.setdefault(run_of(row), row)
+        run = run_of(row)
+        if row["data"]:
+            _check_agreement(path, run, _settings(row["config"], row["data"]), agreed.setdefault(_cell(run), row))
+        first.setdefault((run, row["data"]), row)
     return list(first.values())
+
+
+def counted(found: Sequence[Row]) -> list[Row]:
+    """The rows that tables show: no trials, and one without its data only where its cell has no finished run."""
+    whole = [row for row in found if row["budget"] == _NO_BUDGET]
+    finished = {_cell(run_of(row)) for row in whole if row["data"]}
+    return [row for row in whole if row["data"] or _cell(run_of(row)) not in finished]
+
+
+def trials(found: Sequence[Row]) -> list[Row]:
+    """The rows of runs under a budget."""
+    return [row for row in found if row["budget"] != _NO_BUDGET]
 
 
 def _cells(path: Path) -> list[Row]:
@@ -84,7 +126,39 @@ def _cells(path: Path) -> list[Row]:
 
 def run_of(row: Row) -> Run:
     """What it is the result of."""
-    return Run(row["task"], row["case"], row["model"], int(row["seed"]))
+    budget = None if row["budget"] == _NO_BUDGET else float(row["budget"])
+    return Run(row["task"], row["case"], row["model"], int(row["seed"]), budget)
+
+
+def _cell(run: Run) -> Run:
+    """The same for all seeds that are compared with each other."""
+    return replace(run, seed=0)
+
+
+def _check_agreement(path: Path, run: Run, settings: Mapping[str, str], row: Row) -> None:
+    """Seeds of one cell under one budget differ in the seed alone: else the best of them would mean nothing."""
+    recorded = _settings(row["config"], row["data"])
+    for name in sorted({*settings, *recorded}):
+        ours, theirs = settings.get(name, "unknown"), recorded.get(name, "unknown")
+        if ours != theirs:
+            raise DataError(
+                f"{run} must agree in all but the seed with the rows of {path}.",
+                got=f"{name} {ours}, and {theirs} in the row of seed {row['seed']}",
+                hint="keep other settings or data apart with -o ANOTHER, or move those rows away.",
+            )
+
+
+def _settings(config: str, data: str) -> dict[str, str]:
+    """Every setting by its name, such as train.lr, and the fingerprint of the data."""
+
+    def flat(part: Mapping[str, Any], before: str) -> Iterator[tuple[str, str]]:
+        for name, value in part.items():
+            if isinstance(value, dict) and value:
+                yield from flat(value, f"{before}{name}.")
+            else:
+                yield before + name, json.dumps(value, sort_keys=True)
+
+    return {**dict(flat(json.loads(config), "")), "data": data}
 
 
 def _refuse(path: Path, got: str) -> DataError:
@@ -100,10 +174,16 @@ def _counts(row: Row) -> bool:
     try:
         figures = [float(row[name]) for name in ("R0.5", "minutes")] + [float(row["R0.9"] or 0)]
         loss, seed = float(row["validation_nll"] or 0), int(row["seed"])
+        budget = math.inf if row["budget"] == _NO_BUDGET else float(row["budget"])
     except ValueError:
         return False
-    # A seed is written in one way only: 00 would count as another run than 0.
-    return min(*figures, seed) >= 0 and all(map(math.isfinite, [*figures, loss])) and str(seed) == row["seed"]
+    # Seed and budget are written in one way only: 00 would count as another run than 0.
+    written = (str(seed), _budget_text(None if math.isinf(budget) else budget)) == (row["seed"], row["budget"])
+    return min(*figures, seed) >= 0 and budget > 0 and all(map(math.isfinite, [*figures, loss])) and written
+
+
+def _budget_text(budget: float | None) -> str:
+    return _NO_BUDGET if budget is None else f"{budget:g}"
 
 
 def _is_object(text: str) -> bool:
@@ -113,10 +193,25 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def missing(folder: Path, runs: Sequence[Run]) -> list[Run]:
-    """Those not recorded yet, in their order."""
-    done = {run_of(row) for task in {run.task for run in runs} for row in rows(folder, task)}
+def missing(folder: Path, runs: Mapping[Run, Identity]) -> list[Run]:
+    """Those not recorded yet, in their order; one that its cell's rows do not agree with is refused."""
+    found = {task: _identified(folder, task) for task in {run.task for run in runs}}
+    for run, identity in runs.items():
+        same = [row for row in found[run.task] if _cell(run_of(row)) == _cell(run)]
+        if same:
+            settings = _settings(identity.text, identity.data)
+            _check_agreement(folder / f"{run.task}.csv", run, settings, same[0])
+    return unfinished(folder, list(runs))
+
+
+def unfinished(folder: Path, runs: Sequence[Run]) -> list[Run]:
+    """Those of which no row with all that identifies it is recorded, whatever its settings, in their order."""
+    done = {run_of(row) for task in {run.task for run in runs} for row in _identified(folder, task)}
     return [run for run in runs if run not in done]
+
+
+def _identified(folder: Path, task: str) -> list[Row]:
+    return [row for row in rows(folder, task) if row["data"]]
 
 
 def best(rows: Sequence[Row]) -> Row | None:
@@ -124,7 +219,7 @@ def best(rows: Sequence[Row]) -> Row | None:
     return min(rows, key=lambda row: float(row["validation_nll"] or "inf")) if rows else None
 
 
-def record(folder: Path, run: Run, facts: Mapping[str, Any]) -> None:
+def record(folder: Path, run: Run, identity: Identity, facts: Mapping[str, Any]) -> None:
     """Append a row, unless another process has recorded the run; the file is whole at every moment."""
     shown = {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in facts.items()}
     row = {
@@ -132,8 +227,10 @@ def record(folder: Path, run: Run, facts: Mapping[str, Any]) -> None:
         "case": run.case,
         "model": run.model,
         "seed": str(run.seed),
+        "budget": _budget_text(run.budget),
         **{name: shown.get(name, "") for name in _FACTS},
-        "config": json.dumps(facts["config"], sort_keys=True),
+        "config": identity.text,
+        "data": identity.data,
         "version": f"logsparse {version('logsparse')}",
         "machine": machine(),
         "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}",
@@ -148,7 +245,7 @@ def record(folder: Path, run: Run, facts: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with turn(folder):
         # Looked at first: what is no table of results is refused, and stays.
-        if not missing(folder, [run]):
+        if not missing(folder, {run: identity}):
             return
         _begin(path)
         # In one piece at the end of the file: on a disk without turns, too, others lose nothing.

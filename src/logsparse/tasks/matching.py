@@ -20,10 +20,10 @@ from logsparse.forecaster import LogSparse
 from logsparse.metrics import score
 from logsparse.pictures import INK, START, TRUTH, new_panels
 from logsparse.tasks.experiment import Experiment, Table
-from logsparse.tasks.ledger import Row, Run, best
-from logsparse.tasks.shapes import CONTEXT, HORIZON, SHAPE, Bools, Shapes, sets
+from logsparse.tasks.ledger import Identity, Row, Run, best
+from logsparse.tasks.shapes import CONTEXT, HORIZON, SHAPE, Bools, Sets, Shapes, sets
 from logsparse.tasks.traces import Traces, are_numbers, are_places, array, plain
-from logsparse.tasks.trained import facts_of
+from logsparse.tasks.trained import facts_of, known_by
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,9 +38,9 @@ COUNTED = 50
 MARKS = ("tops", "spikes")
 
 
-def runs(seeds: int, models: Sequence[str]) -> list[Run]:
+def runs(seeds: int | None, models: Sequence[str], budget: float | None = None) -> list[Run]:
     """One a kernel and seed."""
-    return [Run(TASK, CASE, model, seed) for seed in range(seeds) for model in models]
+    return [Run(TASK, CASE, model, seed, budget) for seed in range(seeds or 1) for model in models]
 
 
 def config(model: str) -> Config:
@@ -68,11 +68,26 @@ def config(model: str) -> Config:
     return Config(context=CONTEXT, horizon=HORIZON, method="mean-path", features=("age",), model=network, train=train)
 
 
-def carry_out(run: Run, *, budget: float | None, folder: Path, verbose: bool = True) -> dict[str, Any]:
+def identify(wanted: Sequence[Run]) -> dict[Run, Identity]:
+    """By the config of each, and all series."""
+    found = _sets()
+    panels = [part.panel for part in (found.training, found.validation, found.test)]
+    return {run: known_by(_model(run), panels[0], *panels) for run in wanted}
+
+
+def _sets() -> Sets:
+    """One for all models and seeds: only what is compared differs."""
+    return sets(np.random.default_rng(0))
+
+
+def _model(run: Run) -> LogSparse:
+    return LogSparse(HORIZON, config=config(run.model), seed=run.seed)
+
+
+def carry_out(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
     """Train, score on the test series, and look at the step after the top in each of them."""
-    # One set for all models and seeds: only what is compared differs.
-    found = sets(np.random.default_rng(0))
-    model = LogSparse(HORIZON, config=config(run.model), seed=run.seed, minutes=budget, verbose=verbose)
+    found, model = _sets(), _model(run)
+    model.minutes, model.verbose = run.budget, verbose
     model.fit(found.training.panel, validation=found.validation.panel, folder=folder)
     facts = facts_of(model)
     scores = score(backtest(model, found.test.panel, season=HORIZON)).row(0, named=True)
@@ -175,6 +190,7 @@ MATCHING = Experiment(
     TASK,
     MODELS,
     runs,
+    identify,
     carry_out,
     tables,
     figure,

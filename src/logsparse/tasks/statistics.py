@@ -9,7 +9,7 @@ from logsparse.datasets.catalogue import DATASETS, DataSet, step_in_words
 from logsparse.datasets.compare import compare
 from logsparse.datasets.ready import how_to_get, load, locate
 from logsparse.errors import DataError
-from logsparse.tasks.experiment import Experiment, Table, never, nothing_to_run
+from logsparse.tasks.experiment import Experiment, Table, never, nothing_known, nothing_to_run
 from logsparse.tasks.ledger import Row
 from logsparse.tasks.traces import Traces
 
@@ -48,4 +48,4 @@ def _theirs(dataset: DataSet, what: str) -> str:
     return told.get(what) or step_in_words(str(Freq.parse(dataset.step)))
 
 
-STATISTICS = Experiment("statistics", (), nothing_to_run, never, tables)
+STATISTICS = Experiment("statistics", (), nothing_to_run, nothing_known, never, tables)

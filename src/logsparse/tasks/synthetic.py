@@ -12,14 +12,14 @@ import numpy as np
 from logsparse.backtesting import backtest
 from logsparse.baselines.deepar import DeepAR
 from logsparse.config import Config, ModelConfig, TrainConfig
-from logsparse.data.synthetic import HORIZON, study
+from logsparse.data.synthetic import HORIZON, Study, study
 from logsparse.forecaster import LogSparse
 from logsparse.metrics import score
 from logsparse.pictures import INK, new_figure
 from logsparse.tasks.experiment import Experiment, Table
-from logsparse.tasks.ledger import Row, Run
+from logsparse.tasks.ledger import Identity, Row, Run
 from logsparse.tasks.traces import NO_TRACES, Traces
-from logsparse.tasks.trained import facts_of
+from logsparse.tasks.trained import facts_of, known_by
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,9 +34,9 @@ NOISE = (0.0111, 0.0049)
 """R0.5 and R0.9 of a forecaster who knows each wave, at any t0."""
 
 
-def runs(seeds: int, models: Sequence[str]) -> list[Run]:
+def runs(seeds: int | None, models: Sequence[str], budget: float | None = None) -> list[Run]:
     """All there are to do, of these models."""
-    return [Run(TASK, f"t0={t0}", model, seed) for seed in range(seeds) for t0 in T0 for model in models]
+    return [Run(TASK, f"t0={t0}", model, seed, budget) for seed in range(seeds or 1) for t0 in T0 for model in models]
 
 
 def config(model: str, t0: int) -> Config:
@@ -63,13 +63,30 @@ def config(model: str, t0: int) -> Config:
     return Config(context=t0, horizon=HORIZON, method="mean-path", features=("age",), model=network, train=train)
 
 
-def carry_out(run: Run, *, budget: float | None, folder: Path, verbose: bool = True) -> dict[str, Any]:
-    """Train, forecast the test series, score. Interrupted, it stops here and goes on in the folder another time."""
-    t0 = int(run.case.removeprefix("t0="))
-    # One set a t0 for all models and seeds: only what is compared differs.
-    sets = study(t0, np.random.default_rng(t0))
+def identify(wanted: Sequence[Run]) -> dict[Run, Identity]:
+    """By the config of each, and all series of its t0."""
+    sets = {run.case: _sets(run) for run in wanted}
+    return {run: known_by(_model(run), sets[run.case].training, *sets[run.case]) for run in wanted}
+
+
+def _t0(run: Run) -> int:
+    return int(run.case.removeprefix("t0="))
+
+
+def _sets(run: Run) -> Study:
+    """One set per t0 for all models and seeds: only what is compared differs."""
+    return study(_t0(run), np.random.default_rng(_t0(run)))
+
+
+def _model(run: Run) -> LogSparse:
     kind = LogSparse if run.model == TRANSFORMER else DeepAR
-    model = kind(HORIZON, config=config(run.model, t0), seed=run.seed, minutes=budget, verbose=verbose)
+    return kind(HORIZON, config=config(run.model, _t0(run)), seed=run.seed)
+
+
+def carry_out(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
+    """Train, forecast the test series, score. Interrupted, it stops here and goes on in the folder another time."""
+    sets, model = _sets(run), _model(run)
+    model.minutes, model.verbose = run.budget, verbose
     model.fit(sets.training, validation=sets.validation, folder=folder)
     facts = facts_of(model)
     found = score(backtest(model, sets.test, season=HORIZON)).row(0, named=True)
@@ -116,4 +133,6 @@ def figure(rows: Iterable[Row], _traces: Traces = NO_TRACES) -> Figure:
     return drawn
 
 
-SYNTHETIC = Experiment(TASK, MODELS, runs, carry_out, tables, figure, shows="Figure 4(b), error against t0")
+SYNTHETIC = Experiment(
+    TASK, MODELS, runs, identify, carry_out, tables, figure, shows="Figure 4(b), error against t0"
+)

@@ -26,7 +26,7 @@ def keep(folder: Path, run: Run, trace: Mapping[str, Any]) -> None:
     """One file a run that says whose it is; whole at every moment."""
     path = _path(folder, run)
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"run": asdict(run), "version": f"logsparse {version('logsparse')}", "trace": trace}
+    content = {"run": _named(run), "version": f"logsparse {version('logsparse')}", "trace": trace}
     write_whole(path, pack_document(content, indent=None))
 
 
@@ -80,6 +80,11 @@ def are_places(values: Any, below: int) -> bool:
     return isinstance(values, list) and all(is_whole(value) and 0 <= value < below for value in values)
 
 
+def _named(run: Run) -> dict[str, Any]:
+    """As a trace says it: a budget only where there is one."""
+    return {name: value for name, value in asdict(run).items() if value is not None}
+
+
 def _path(folder: Path, run: Run) -> Path:
     return folder / "traces" / f"{run.folder}.json"
 
@@ -87,7 +92,7 @@ def _path(folder: Path, run: Run) -> Path:
 def _read(folder: Path, run: Run, fits: Fits) -> Mapping[str, Any]:
     path = _path(folder, run)
     content = check_document(path, unpack_object(path, read_file(path, _refuse), _refuse), _refuse)
-    if content.get("run") != asdict(run):
+    if content.get("run") != _named(run):
         raise _refuse(path, "that of another run")
     trace = content.get("trace")
     if not isinstance(trace, dict) or not fits(trace):
