@@ -52,6 +52,23 @@ def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
     return replace(config, features=_features(panel), model=model, train=train)
 
 
+def check_agrees(config: object, *, horizon: int, context: int | None) -> None:
+    """A config says both of them already."""
+    if not isinstance(config, Config):
+        raise ConfigError(
+            "config must be a logsparse.config.Config.",
+            got=f"{config!r}",
+            hint="take one of logsparse.presets, or Config.from_dict(settings).",
+        )
+    for name, asked, there in (("horizon", horizon, config.horizon), ("context", context, config.context)):
+        if asked is not None and asked != there:
+            raise ConfigError(
+                f"{name} must be the one of the config, if one is given.",
+                got=f"{name}={asked} and a config with {there}",
+                hint=f"use dataclasses.replace(config, {name}={asked}).",
+            )
+
+
 def check_reach(config: Config, panel: Panel) -> None:
     """A context or lag that nothing can fill would cost memory and teach nothing."""
     longest, profiles = int(panel.lengths.max()), [int(profile.split("x")[0]) for profile in config.model.profiles]

@@ -13,19 +13,18 @@ import torch
 from numpy.typing import NDArray
 
 from logsparse.attended import Attention, attention_of
-from logsparse.checks import above_zero, whole
+from logsparse.checks import above_zero, truth, whole
 from logsparse.config import Config
 from logsparse.data.candidates import Pairs
 from logsparse.data.clock import clock_time
-from logsparse.data.columns import Columns
+from logsparse.data.columns import Columns, as_given
 from logsparse.data.features import Features
 from logsparse.data.frame import to_panel
 from logsparse.data.known import Known
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.times import When
 from logsparse.data.windows import Windows
-from logsparse.defaults import check_reach, recommend, seen_values
-from logsparse.errors import ConfigError
+from logsparse.defaults import check_agrees, check_reach, recommend, seen_values
 from logsparse.forecast import Evidence, Forecast, Forecaster
 from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
@@ -87,28 +86,17 @@ class LogSparse(Forecaster):
 
     def check(self) -> None:
         super().check()
-        whole("samples", self.samples, hint="100 sample paths are the default.")
-        whole("seed", self.seed, least=0, most=_SEEDS, hint="any small whole number will do.")
+        self.samples = whole("samples", self.samples, hint="100 sample paths are the default.")
+        self.seed = whole("seed", self.seed, least=0, most=_SEEDS, hint="any small whole number will do.")
         if self.context is not None:
-            whole("context", self.context, hint="count the steps of history the model sees.")
+            self.context = whole("context", self.context, hint="count the steps of history the model sees.")
         if self.minutes is not None:
-            above_zero("minutes", self.minutes, hint="leave it out for no limit.")
-        device_named(self.device)
+            self.minutes = above_zero("minutes", self.minutes, hint="leave it out for no limit.")
+        self.verbose = truth("verbose", self.verbose)
+        device = device_named(self.device)
+        self.device = "auto" if self.device == "auto" else str(device)
         if self.config is not None:
-            if not isinstance(self.config, Config):
-                raise ConfigError(
-                    "config must be a logsparse.config.Config.",
-                    got=f"{self.config!r}",
-                    hint="take one of logsparse.presets, or Config.from_dict(settings).",
-                )
-            for name in ("horizon", "context"):
-                asked, set_ = getattr(self, name), getattr(self.config, name)
-                if asked is not None and asked != set_:
-                    raise ConfigError(
-                        f"{name} must be the one of the config, if one is given.",
-                        got=f"{name}={asked} and a config with {set_}",
-                        hint=f"use dataclasses.replace(config, {name}={asked}).",
-                    )
+            check_agrees(self.config, horizon=self.horizon, context=self.context)
 
     def fit(
         self,
@@ -123,9 +111,10 @@ class LogSparse(Forecaster):
 
         `validation` are other series to validate with; without them, the last part of each series serves.
         """
+        given = as_given(columns)
         self._folder = None if folder is None else Path(folder)
-        self._validation = None if validation is None else to_panel(validation, **columns)
-        return super().fit(data, until=until, **columns)
+        self._validation = None if validation is None else to_panel(validation, **given)
+        return super().fit(data, until=until, **given)
 
     def plan(self, panel: Panel) -> Plan:
         """What `fit` would do with this panel; nothing is learned."""
@@ -137,6 +126,7 @@ class LogSparse(Forecaster):
 
     def fine_tune(self, data: Any, *, until: When | None = None, folder: str | Path | None = None) -> Self:
         """Go on learning from new data, new series included; what the features are scaled by stays as it was."""
+        self.check()
         panel = self._read(data)
         if until is not None:
             panel = panel.until(clock_time(panel, until))
