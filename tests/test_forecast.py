@@ -13,7 +13,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from logsparse.baselines.naive import SeasonalNaive
-from logsparse.errors import ConfigError, NotFittedError
+from logsparse.errors import ConfigError, DataError, NotFittedError
 from logsparse.forecast import Evidence, Forecast
 from logsparse.saved import load
 
@@ -51,6 +51,25 @@ def test_levels_outside_the_open_unit_interval_are_refused(levels: Any, fitted: 
         ConfigError, match=r"must be a list of levels between 0 and 1, both excluded. Got .*Hint: write"
     ):
         fitted.predict(quantiles=levels)
+
+
+@pytest.mark.parametrize("level", [1e-300, 9e-7, 1 - 9e-7, 1 - 1e-16])
+def test_levels_nearer_to_the_ends_than_a_millionth_are_refused(level: float, fitted: SeasonalNaive) -> None:
+    rule = r"^Quantile levels must lie between 0.000001 and 0.999999. Got .*. Hint: "
+    with pytest.raises(ConfigError, match=rule):
+        fitted.predict(quantiles=[0.5, level])
+    assert fitted.predict(quantiles=[1e-6, 0.999999]).columns[-2:] == ["q1e-06", "q0.999999"]
+
+
+@pytest.mark.parametrize("part", ["mean", "quantiles", "samples"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_forecast_that_is_not_finite_is_never_made(part: str, bad: float, fitted: SeasonalNaive) -> None:
+    found = fitted.forecast()
+    parts = {"mean": found.mean, "quantiles": found.quantiles, "samples": np.zeros((2, 5, 24), np.float32)}
+    parts[part] = parts[part].copy()
+    parts[part][1, ..., -1] = bad
+    with pytest.raises(DataError, match=r"^A forecast must be finite. Got .* for series 'a'. Hint: "):
+        Forecast(fitted.panel_, parts["mean"], found.levels, parts["quantiles"], parts["samples"])
 
 
 def test_levels_may_come_as_an_array_and_must_have_columns_of_their_own(fitted: SeasonalNaive) -> None:

@@ -291,6 +291,41 @@ def test_the_best_of_several_seeds_is_kept() -> None:
     assert found == min(best for best in stories if best is not None)
 
 
+@pytest.mark.parametrize("size", [1e20, 1e25, 9e29])
+@pytest.mark.parametrize("name", ["gaussian", "student-t", "zero-inflated"])
+def test_values_of_any_size_that_is_allowed_have_finite_forecasts_in_order(name: str, size: float) -> None:
+    table = frame().with_columns(pl.col("y") / pl.col("y").max() * size)
+    found = quick({"likelihood": name, "scale": "mean"}).fit(table).forecast(quantiles=[1e-6, 0.5, 1 - 1e-6])
+    assert np.isfinite(found.mean).all()
+    assert (np.diff(found.quantiles, axis=1) >= 0).all()
+    assert found.quantiles.max() > size / 100
+
+
+@pytest.mark.parametrize("value", [1.1e30, -3e38])
+def test_values_too_large_for_a_network_are_refused_by_their_series(value: float) -> None:
+    good = frame(2, first=1)
+    bad = good.with_columns(pl.when(pl.col("y") == pl.col("y").max()).then(value).otherwise("y").alias("y"))
+    rule = r"^A network must be given values of at most 1e30 in size. Got .*e\+3\d in series 's2'. Hint: divide"
+    model = quick().fit(good)
+    for refused in (
+        lambda: quick().fit(bad),
+        lambda: quick().fit(good, validation=bad),
+        lambda: model.predict(bad),
+        lambda: model.attention(bad),
+        lambda: model.fine_tune(bad),
+    ):
+        with pytest.raises(ls.DataError, match=rule):
+            refused()
+
+
+@pytest.mark.parametrize("value", [1e30, -3e38])
+def test_a_covariate_far_from_what_was_learned_leaves_the_forecast_finite(value: float) -> None:
+    told = frame().with_columns(price=pl.col("y") / 100)
+    ahead = told.group_by("unique_id").tail(6).with_columns(pl.col("ds") + pl.duration(hours=6), price=pl.lit(value))
+    found = quick().fit(told, covariates=["price"]).forecast(future=ahead)
+    assert np.isfinite(found.quantiles).all()
+
+
 def test_a_giant_before_the_window_that_only_a_lag_can_see_does_no_harm() -> None:
     hours = np.datetime64("2024-01-01T00", "us") + np.arange(80).astype("timedelta64[h]")
     y = 2 + np.sin(np.arange(80) * np.pi / 12)

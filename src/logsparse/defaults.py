@@ -13,7 +13,7 @@ from logsparse.config import Config
 from logsparse.data.calendar import DAY, Freq
 from logsparse.data.features import features_for
 from logsparse.data.panel import Floats, Panel
-from logsparse.errors import ConfigError
+from logsparse.errors import ConfigError, DataError
 
 # From this share of exact zeros on, zero is a value of its own: night, or no sale today.
 _MANY_ZEROS = 0.1
@@ -32,6 +32,9 @@ _FARTHEST_LAG = 40_000
 _NEARER = 0.97
 _ONCE_A_YEAR = ("month", "day_of_year")
 _YEAR = 365 * DAY
+# What a network is given at most: its forecasts may lie 1e8 scales away (a count of large dispersion, drawn from its
+# last ten-millionth), and two of them are added up in float32, which ends at 3.4e38.
+LARGEST = 1e30
 
 
 def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
@@ -66,6 +69,20 @@ def check_agrees(config: object, *, horizon: int, context: int | None) -> None:
                 f"{name} must be the one of the config, if one is given.",
                 got=f"{name}={asked} and a config with {there}",
                 hint=f"use dataclasses.replace(config, {name}={asked}).",
+            )
+
+
+def check_size(panel: Panel) -> None:
+    """Values so large that sums of forecasts would overflow are refused by the name of their series."""
+    # As float32, in which the values are: the limit itself is none too large.
+    large = np.flatnonzero(np.abs(panel.values) > np.float32(LARGEST))
+    for cell in large.tolist():
+        series = int(np.searchsorted(panel.indptr, cell, side="right")) - 1
+        if cell < panel.indptr[series] + panel.lengths[series]:
+            raise DataError(
+                "A network must be given values of at most 1e30 in size.",
+                got=f"{panel.values[cell]:g} in series {panel.ids[series]!r}",
+                hint="divide the column by a power of ten; forecasts then come in that unit.",
             )
 
 

@@ -43,6 +43,13 @@ class Forecast:
     samples: Floats | None = None
     """(series, sample, step)"""
 
+    def __post_init__(self) -> None:
+        for part in (self.mean, self.quantiles, *([] if self.samples is None else [self.samples])):
+            for cell in np.argwhere(~np.isfinite(part))[:1].tolist():
+                got = f"{part[tuple(cell)]} for series {self.panel.ids[cell[0]]!r}"
+                hint = "look at the size of its last values; of a network, fit again with a smaller train.lr."
+                raise DataError("A forecast must be finite.", got=got, hint=hint)
+
     def __repr__(self) -> str:
         paths = "" if self.samples is None else f", {self.samples.shape[1]} samples"
         return f"Forecast({self.mean.shape[0]:_} series, {self.mean.shape[1]} steps{paths})"
@@ -151,8 +158,7 @@ class Forecaster(ABC):
     def check(self) -> None:
         """Refuse settings that cannot be meant, before any data are read; a subclass adds its own.
 
-        What a check returns is kept: a constructor stores what it is given, and every reader after this one finds
-        plain Python values, which can be saved and do not overflow as narrow numbers of numpy would.
+        What a check returns is kept: plain Python values can be saved, and do not overflow as numbers of numpy do.
         """
         self.horizon = whole("horizon", self.horizon, hint="count the steps to forecast.")
 

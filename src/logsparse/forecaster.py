@@ -24,7 +24,7 @@ from logsparse.data.known import Known
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.times import When
 from logsparse.data.windows import Windows
-from logsparse.defaults import check_agrees, check_reach, recommend, seen_values
+from logsparse.defaults import check_agrees, check_reach, check_size, recommend, seen_values
 from logsparse.forecast import Evidence, Forecast, Forecaster
 from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
@@ -131,7 +131,7 @@ class LogSparse(Forecaster):
         if until is not None:
             panel = panel.until(clock_time(panel, until))
         known = self.known_.joined(panel)
-        told = known.retell(panel)
+        told = _told(known, panel)
         network = self._network(self.config_, len(self.features_), known)
         network.take_over(self.network_)
         train = replace(self.config_.train, lr=_GENTLER * self.config_.train.lr, seeds=1, minutes=self.minutes)
@@ -159,8 +159,8 @@ class LogSparse(Forecaster):
         if self.minutes is not None:
             config = replace(config, train=replace(config.train, minutes=self.minutes))
         known, other = Known.of(panel), self._validation
-        told = known.retell(panel)
-        data = TrainingSet.of(told, config) if other is None else TrainingSet.of_two(told, known.retell(other), config)
+        told = _told(known, panel)
+        data = TrainingSet.of(told, config) if other is None else TrainingSet.of_two(told, _told(known, other), config)
         check_reach(config, panel)
         return config, known, data
 
@@ -284,5 +284,11 @@ class LogSparse(Forecaster):
             return sample(network, self._windows(panel), pairs, ask, told=progress.step)
 
     def _windows(self, panel: Panel) -> Windows:
-        """Of any panel, told in the terms of training."""
-        return windows_of(self.known_.retell(panel), self.features_, self.config_)
+        """Of any panel."""
+        return windows_of(_told(self.known_, panel), self.features_, self.config_)
+
+
+def _told(known: Known, panel: Panel) -> Panel:
+    """Any panel that a network is to read, told in the terms of training; what it cannot read is refused."""
+    check_size(panel)
+    return known.retell(panel)
