@@ -291,6 +291,19 @@ def test_the_best_of_several_seeds_is_kept() -> None:
     assert found == min(best for best in stories if best is not None)
 
 
+def test_a_pattern_that_cannot_reach_its_window_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    shallow = quick(config=small.config(epochs=1, seeds=2))
+    shallow.plan(to_panel(frame()))
+    shallow.fit(frame())
+    (told,) = (record.getMessage() for record in caplog.records)
+    assert told.endswith("logsparse(base=2): it would take 4 (model.layers).")
+
+
+def test_a_network_without_attention_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    ls.DeepAR(6, config=small.config(epochs=1), samples=5, verbose=False).fit(frame())
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("size", [1e20, 1e25, 9e29])
 @pytest.mark.parametrize("name", ["gaussian", "student-t", "zero-inflated"])
 def test_values_of_any_size_that_is_allowed_have_finite_forecasts_in_order(name: str, size: float) -> None:

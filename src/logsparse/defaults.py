@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logsparse import presets
+from logsparse.attention.pattern import Pattern
 from logsparse.config import Config
 from logsparse.data.calendar import DAY, Freq
 from logsparse.data.features import features_for
@@ -32,6 +34,9 @@ _FARTHEST_LAG = 40_000
 _NEARER = 0.97
 _ONCE_A_YEAR = ("month", "day_of_year")
 _YEAR = 365 * DAY
+
+log = logging.getLogger("logsparse")
+
 # What a network is given at most: its forecasts may lie 1e8 scales away (a count of large dispersion, drawn from its
 # last ten-millionth), and two of them are added up in float32, which ends at 3.4e38.
 LARGEST = 1e30
@@ -101,6 +106,47 @@ def check_reach(config: Config, panel: Panel) -> None:
                 got=f"{reach} steps, and {longest} of data",
                 hint="give a shorter one, or leave it out: it then follows from the data.",
             )
+
+
+def warn_of_depth(config: Config) -> None:
+    """Log a warning if the patterns cannot bring the whole window to its last step within the layers there are.
+
+    The default pattern and depth are exempt: their inputs hold the values of earlier seasons at every step.
+    """
+    model, usual = config.model, presets.default(config.context, config.horizon).model
+    if (model.layers, model.patterns) == (usual.layers, usual.patterns):
+        return
+    needed = layers_needed(model.layer_patterns[::-1], config.length)
+    if needed is None or needed > model.layers:
+        log.warning(
+            "The attention pattern does not reach the whole window of %d steps in %s of %s: %s.",
+            config.length,
+            "1 layer" if model.layers == 1 else f"{model.layers} layers",
+            ", ".join(map(repr, model.patterns)),
+            "no number of layers would" if needed is None else f"it would take {needed} (model.layers)",
+        )
+
+
+def layers_needed(patterns: Sequence[Pattern], length: int) -> int | None:
+    """The fewest layers after which the last step has received all others; None if no number will do.
+
+    The layers take the patterns in turn, the one next to the output first.
+    """
+    heard = np.zeros(length, bool)
+    heard[-1] = True
+    layers = idle = 0
+    while not heard.all():
+        if idle == len(patterns):
+            return None
+        before, pattern = heard, patterns[layers % len(patterns)]
+        heard = before.copy()
+        for distance in pattern.distances(length):
+            heard[: length - distance] |= before[distance:]
+        dense = np.flatnonzero(before[: pattern.dense_rows])
+        heard[: dense[-1] + 1 if dense.size else 0] = True
+        idle = idle + 1 if (heard == before).all() else 0
+        layers += 1
+    return layers
 
 
 def likelihood_for(panel: Panel) -> str:

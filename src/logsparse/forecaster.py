@@ -24,7 +24,7 @@ from logsparse.data.known import Known
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.times import When
 from logsparse.data.windows import Windows
-from logsparse.defaults import check_agrees, check_reach, check_size, recommend, seen_values
+from logsparse.defaults import check_agrees, check_reach, check_size, recommend, seen_values, warn_of_depth
 from logsparse.forecast import Evidence, Forecast, Forecaster
 from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
@@ -151,7 +151,10 @@ class LogSparse(Forecaster):
             network.initialise(torch.Generator().manual_seed(seed))
             return network
 
-        fresh(self.seed).check(torch.from_numpy(seen_values(panel)))
+        network = fresh(self.seed)
+        network.check(torch.from_numpy(seen_values(panel)))
+        if isinstance(network, Transformer):
+            warn_of_depth(config)
         self._train(data, config, fresh)
 
     def _prepared(self, panel: Panel) -> tuple[Config, Known, TrainingSet]:
