@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
-from logsparse.checks import keywords, listed, suggest, whole
+from logsparse.checks import above_zero, keywords, listed, suggest, truth, whole
 from logsparse.errors import ConfigError
 
 
@@ -22,10 +25,52 @@ def test_what_is_no_whole_number_is_refused(value: Any) -> None:
         whole("windows", value, hint="count.")
 
 
+@pytest.mark.parametrize("value", [np.float32(0.5), 0.5, np.float16(0.5), Fraction(1, 2)])
+def test_numbers_of_any_library_become_plain(value: Any) -> None:
+    kept = above_zero("minutes", value, hint="leave it out.")
+    assert kept == 0.5
+    assert type(kept) is float
+    assert type(whole("horizon", np.uint8(5), hint="count.")) is int
+    assert truth("verbose", np.True_) is True
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 10**400, -1, "1", True, None])
+def test_what_is_no_finite_number_above_zero_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^minutes must be a number above 0. Got .*Hint: leave it out\.$"):
+        above_zero("minutes", value, hint="leave it out.")
+
+
+@pytest.mark.parametrize("value", ["no", 0, 1, None, np.array([True])])
+def test_what_is_no_truth_value_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^verbose must be True or False. Got .*Hint: write verbose=False"):
+        truth("verbose", value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["b", "a"],
+        ("b", "a"),
+        np.array(["b", "a"]),
+        pd.Index(["b", "a"]),
+        pl.Series(["b", "a"]),
+        (name for name in "ba"),
+        {"b": 1, "a": 2},
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_names_come_in_any_kind_of_list_and_keep_their_order(value: Any) -> None:
+    assert listed("static", value) == ["b", "a"]
+
+
+def test_names_in_a_set_are_sorted() -> None:
+    assert listed("static", set("hgfedcba")) == listed("static", frozenset("abcdefgh")) == list("abcdefgh")
+
+
 def test_names_are_a_list_or_nothing() -> None:
     assert listed("static", None) == []
     assert listed("static", ("a", 5)) == ["a", "5"]
-    for value in ("heat", 5):
+    for value in ("heat", b"heat", 5, np.array("heat")):
         with pytest.raises(ConfigError, match=r"static must be a list of column names. Got .* Hint: write static="):
             listed("static", value)
 

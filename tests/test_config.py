@@ -87,6 +87,9 @@ def test_a_choice_that_does_not_exist_is_refused_and_not_taken_for_another(make:
         (lambda: ModelConfig(**as_any(layers=None)), "layers must be a whole number. Got None"),
         (lambda: ModelConfig(**as_any(embedding=True)), "embedding must be a whole number. Got True"),
         (lambda: ModelConfig(**as_any(lags=1)), "lags must be a list of whole numbers. Got 1"),
+        (lambda: ModelConfig(**as_any(lags=np.array(1))), r"lags must be a list of whole numbers. Got array\(1\)"),
+        (lambda: ModelConfig(**as_any(norm=np.array(["pre", "post"]))), r"norm must be one of post, pre. Got array"),
+        (lambda: TrainConfig(**as_any(lr=10**400)), "lr must be a number. Got 10000"),
         (lambda: ModelConfig(**as_any(lags=(1, 2.5))), "Each of lags must be a whole number. Got 2.5"),
         (lambda: ModelConfig(**as_any(patterns=full())), "patterns must be a list of patterns. Got full"),
         (lambda: ModelConfig(**as_any(patterns="full")), "patterns must be a list of patterns. Got 'full'"),
@@ -117,6 +120,16 @@ def test_lists_and_numbers_of_numpy_are_as_good_as_tuples_and_numbers() -> None:
     loose = ModelConfig(lags=[1, np.int64(24)], dropout=np.float32(0.5), width=np.int32(8))  # type: ignore[arg-type]
     assert loose == ModelConfig(lags=(1, 24), dropout=0.5, width=8)
     assert json.dumps([loose.lags, loose.dropout, loose.width]) == "[[1, 24], 0.5, 8]"
+
+
+def test_texts_truth_values_and_arrays_of_numpy_become_plain() -> None:
+    given = as_any(
+        lags=np.array([1, 24], np.uint8), embed_series=np.False_, norm=np.str_("pre"), likelihood=np.str_("gaussian")
+    )
+    loose = ModelConfig(**given)
+    assert loose == ModelConfig(lags=(1, 24), embed_series=False, norm="pre")
+    kinds = {type(value) for value in (*loose.lags, loose.embed_series, loose.norm, loose.likelihood)}
+    assert kinds == {int, bool, str}
 
 
 def test_what_is_left_out_of_a_dict_has_its_default() -> None:

@@ -275,6 +275,54 @@ def test_the_command_knows_it_by_name(name: str, tmp_path: Path, monkeypatch: py
     assert pl.read_parquet(tmp_path / "out.parquet").height == 3
 
 
+# Every setting there is, in the types of numpy; the narrow ones overflow if they are kept.
+NUMPY: dict[str, Any] = {
+    "horizon": np.uint8(HORIZON),
+    "seed": np.int32(5),
+    "samples": np.uint8(20),
+    "context": np.int16(14),
+    "minutes": np.float32(5),
+    "device": np.str_("cpu"),
+    "verbose": np.False_,
+    "season": np.uint8(7),
+    "trend": np.float32(0.5),
+    "span": np.int16(200),
+    "processes": np.uint8(1),
+    "rank": np.uint8(3),
+    "lags": np.array([1, 7], np.uint8),
+    "temporal": np.float16(1),
+    "ridge": np.float32(1),
+    "sweeps": np.uint8(20),
+}
+
+
+def test_settings_in_the_types_of_numpy_train_save_and_load_like_plain_ones(
+    name: str, frame: pl.DataFrame, tmp_path: Path
+) -> None:
+    usual = make(name)
+    kind = type(usual)
+    config = {"config": vars(usual)["config"]} if "config" in vars(usual) else {}
+    asked = {key: NUMPY[key] for key in vars(usual) if key != "config"}
+    plain = kind(**{key: value.tolist() for key, value in asked.items()}, **config).fit(frame)
+    given = kind(**asked, **config)
+    assert all(vars(given)[key] is value for key, value in asked.items()), "a constructor only stores"
+    given.fit(frame)
+    assert_frame_equal(given.predict(), plain.predict(), check_exact=True)
+    given.save(tmp_path / "model")
+    loaded = ls.load(tmp_path / "model")
+    assert loaded.settings() == given.settings() == plain.settings()
+    assert [type(value) for value in vars(loaded).values()] == [type(vars(given)[key]) for key in vars(loaded)]
+    assert_frame_equal(loaded.predict(), plain.predict(), check_exact=True)
+
+
+def test_what_is_no_truth_value_is_refused_as_verbose(name: str, frame: pl.DataFrame) -> None:
+    forecaster = make(name)
+    if "verbose" in vars(forecaster):
+        forecaster.verbose = "no"  # type: ignore[attr-defined]
+        with pytest.raises(ConfigError, match=r"^verbose must be True or False. Got 'no'. Hint: "):
+            forecaster.fit(frame)
+
+
 def test_what_was_saved_and_loaded_is_as_it_was(
     name: str, frame: pl.DataFrame, fitted: Forecaster, tmp_path: Path
 ) -> None:

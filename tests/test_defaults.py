@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import small
+from logsparse import presets
+from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
 from logsparse.data.calendar import Freq
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
-from logsparse.defaults import likelihood_for, recommend
+from logsparse.defaults import layers_needed, likelihood_for, recommend, warn_of_depth
 
 
 def panel(values: NDArray[np.float64], freq: str = "h") -> Panel:
@@ -111,6 +116,64 @@ def test_huge_values_overflow_nowhere(size: float) -> None:
     few = np.where(RNG.random(17_520) < 0.001, size, RNG.poisson(3, 17_520))
     assert recommend(panel(few), 24).model.likelihood
     assert recommend(panel(size * RNG.random(17_520)), 24).model.lags
+
+
+@given(
+    st.lists(
+        st.sampled_from([logsparse(), logsparse(3), local(2), local(5), restart(8, 2), full()]), min_size=1, max_size=3
+    ),
+    st.integers(1, 60),
+    st.integers(0, 12),
+)
+def test_layers_needed_are_those_after_which_the_last_row_has_received_all(
+    patterns: list[Pattern], length: int, dense_rows: int
+) -> None:
+    patterns = [replace(pattern, dense_rows=dense_rows) for pattern in patterns]
+    found = layers_needed(patterns, length)
+    masks = [pattern.mask(length).astype(int) for pattern in patterns]
+    received = np.eye(length, dtype=int)
+    expected = 0 if length == 1 else None
+    for layers in range(4 * length):
+        received = np.minimum(received @ masks[layers % len(masks)], 1)
+        if expected is None and received[-1].all():
+            expected = layers + 1
+    assert found == expected
+
+
+@pytest.mark.parametrize("length", [2, 30, 192, 768])
+def test_of_one_pattern_the_layers_needed_are_those_of_the_theorem(length: int) -> None:
+    assert layers_needed([logsparse()], length) == logsparse().layers_to_reach(length)
+    assert layers_needed([local(1)], length) == local(1).layers_to_reach(length)
+
+
+@pytest.mark.parametrize("name", presets.NAMES)
+def test_the_runs_of_the_paper_and_the_default_are_deep_enough(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_depth(presets.named(name))
+    warn_of_depth(recommend(panel(np.ones(4000)), 24))
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        (
+            {"patterns": (logsparse(),), "layers": 2},
+            "The attention pattern does not reach the whole window of 30 steps in 2 layers of logsparse(base=2): "
+            "it would take 4 (model.layers).",
+        ),
+        ({"patterns": (local(4),), "layers": 1}, "in 1 layer of local(width=4, base=2): it would take"),
+        ({"patterns": (from_distances([0, 2]),), "layers": 9}, "no number of layers would."),
+        ({"patterns": (full(), logsparse()), "layers": 2}, None),
+        ({"patterns": (logsparse(),), "layers": 4}, None),
+    ],
+)
+def test_a_pattern_that_cannot_reach_its_window_is_warned_of(
+    model: dict[str, Any], text: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_of_depth(small.config(model))
+    found = [record.getMessage() for record in caplog.records]
+    assert len(found) == (text is not None)
+    assert text is None or text in found[0]
 
 
 def test_short_series_get_a_short_context_and_few_lags() -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from datetime import date, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from logsparse.baselines.naive import SeasonalNaive
-from logsparse.errors import ConfigError, NotFittedError
+from logsparse.errors import ConfigError, DataError, NotFittedError
 from logsparse.forecast import Evidence, Forecast
+from logsparse.saved import load
 
 
 @pytest.fixture
@@ -48,6 +51,25 @@ def test_levels_outside_the_open_unit_interval_are_refused(levels: Any, fitted: 
         ConfigError, match=r"must be a list of levels between 0 and 1, both excluded. Got .*Hint: write"
     ):
         fitted.predict(quantiles=levels)
+
+
+@pytest.mark.parametrize("level", [1e-300, 9e-7, 1 - 9e-7, 1 - 1e-16])
+def test_levels_nearer_to_the_ends_than_a_millionth_are_refused(level: float, fitted: SeasonalNaive) -> None:
+    rule = r"^Quantile levels must lie between 0.000001 and 0.999999. Got .*. Hint: "
+    with pytest.raises(ConfigError, match=rule):
+        fitted.predict(quantiles=[0.5, level])
+    assert fitted.predict(quantiles=[1e-6, 0.999999]).columns[-2:] == ["q1e-06", "q0.999999"]
+
+
+@pytest.mark.parametrize("part", ["mean", "quantiles", "samples"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_forecast_that_is_not_finite_is_never_made(part: str, bad: float, fitted: SeasonalNaive) -> None:
+    found = fitted.forecast()
+    parts = {"mean": found.mean, "quantiles": found.quantiles, "samples": np.zeros((2, 5, 24), np.float32)}
+    parts[part] = parts[part].copy()
+    parts[part][1, ..., -1] = bad
+    with pytest.raises(DataError, match=r"^A forecast must be finite. Got .* for series 'a'. Hint: "):
+        Forecast(fitted.panel_, parts["mean"], found.levels, parts["quantiles"], parts["samples"])
 
 
 def test_levels_may_come_as_an_array_and_must_have_columns_of_their_own(fitted: SeasonalNaive) -> None:
@@ -102,6 +124,31 @@ def test_until_that_is_no_time_is_refused_as_such(until: Any, hourly: pl.DataFra
         ConfigError, match=r"^until must be a time, or an integer where times are integers. Got .*Hint:"
     ):
         SeasonalNaive(horizon=1).fit(hourly, until=until)
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [np.array, pd.Index, set, iter, lambda names: (name for name in names), tuple],
+    ids=["array", "Index", "set", "iterator", "generator", "tuple"],
+)
+def test_columns_named_in_any_kind_of_list_can_be_saved_and_read_again(
+    listed: Any, hourly: pl.DataFrame, tmp_path: Path
+) -> None:
+    told = hourly.with_columns(heat=pl.col("y") / 2, wind=pl.col("y") + 1, shop=pl.col("unique_id"), n=pl.lit(1))
+    ahead = told.group_by("unique_id").tail(24).with_columns(pl.col("ds") + pl.duration(days=1))
+    fitted = SeasonalNaive(24).fit(told, covariates=listed(["heat", "wind"]), static=listed(["shop"]))
+    assert fitted.columns_ == {"covariates": ["heat", "wind"], "static": ["shop"]}
+    fitted.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert_frame_equal(again.predict(told, future=ahead), fitted.predict(told, future=ahead), check_exact=True)
+
+
+def test_columns_named_by_numbers_of_numpy_can_be_saved(hourly: pl.DataFrame, tmp_path: Path) -> None:
+    numbered = pd.DataFrame(hourly.to_dict(as_series=False))
+    numbered.columns = pd.Index([0, 1, 2])
+    fitted = SeasonalNaive(24).fit(numbered, id_col=np.int64(0), time_col=np.int64(1), target_col=np.int64(2))  # type: ignore[arg-type]
+    fitted.save(tmp_path / "model")
+    pd.testing.assert_frame_equal(load(tmp_path / "model").predict(numbered), fitted.predict())
 
 
 def test_another_history_is_forecast_with_the_same_columns(hourly: pl.DataFrame) -> None:

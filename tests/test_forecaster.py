@@ -167,6 +167,14 @@ def test_static_categories_are_learned_and_new_ones_are_unknown() -> None:
     check_frame(model.predict(table.with_columns(kind=pl.lit("new")), quantiles=LEVELS), ["s0", "s1", "s2", "s3"])
 
 
+def test_names_of_covariates_that_can_be_read_once_serve_training_and_validation() -> None:
+    table, other = (frame(seed=seed).with_columns(price=pl.col("y") / 2) for seed in (0, 1))
+    model = quick().fit(table, validation=other, covariates=(name for name in ["price"]))
+    assert list(model.panel_.covariates) == ["price"]
+    assert model._validation is not None
+    assert list(model._validation.covariates) == ["price"]
+
+
 def test_known_future_covariates_are_used() -> None:
     table = frame().with_columns(price=pl.int_range(pl.len()).cast(pl.Float32) % 11)
     model = quick().fit(table, covariates=["price"])
@@ -281,6 +289,54 @@ def test_the_best_of_several_seeds_is_kept() -> None:
     stories = [quick(config=small.config(epochs=1), seed=seed).fit(frame()).story_.best for seed in range(3)]
     found = quick(config=config).fit(frame()).story_.best
     assert found == min(best for best in stories if best is not None)
+
+
+def test_a_pattern_that_cannot_reach_its_window_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    shallow = quick(config=small.config(epochs=1, seeds=2))
+    shallow.plan(to_panel(frame()))
+    shallow.fit(frame())
+    (told,) = (record.getMessage() for record in caplog.records)
+    assert told.endswith("logsparse(base=2): it would take 4 (model.layers).")
+
+
+def test_a_network_without_attention_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    ls.DeepAR(6, config=small.config(epochs=1), samples=5, verbose=False).fit(frame())
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("size", [1e20, 1e25, 9e29])
+@pytest.mark.parametrize("name", ["gaussian", "student-t", "zero-inflated"])
+def test_values_of_any_size_that_is_allowed_have_finite_forecasts_in_order(name: str, size: float) -> None:
+    table = frame().with_columns(pl.col("y") / pl.col("y").max() * size)
+    found = quick({"likelihood": name, "scale": "mean"}).fit(table).forecast(quantiles=[1e-6, 0.5, 1 - 1e-6])
+    assert np.isfinite(found.mean).all()
+    assert (np.diff(found.quantiles, axis=1) >= 0).all()
+    assert found.quantiles.max() > size / 100
+
+
+@pytest.mark.parametrize("value", [1.1e30, -3e38])
+def test_values_too_large_for_a_network_are_refused_by_their_series(value: float) -> None:
+    good = frame(2, first=1)
+    bad = good.with_columns(pl.when(pl.col("y") == pl.col("y").max()).then(value).otherwise("y").alias("y"))
+    rule = r"^A network must be given values of at most 1e30 in size. Got .*e\+3\d in series 's2'. Hint: divide"
+    model = quick().fit(good)
+    for refused in (
+        lambda: quick().fit(bad),
+        lambda: quick().fit(good, validation=bad),
+        lambda: model.predict(bad),
+        lambda: model.attention(bad),
+        lambda: model.fine_tune(bad),
+    ):
+        with pytest.raises(ls.DataError, match=rule):
+            refused()
+
+
+@pytest.mark.parametrize("value", [1e30, -3e38])
+def test_a_covariate_far_from_what_was_learned_leaves_the_forecast_finite(value: float) -> None:
+    told = frame().with_columns(price=pl.col("y") / 100)
+    ahead = told.group_by("unique_id").tail(6).with_columns(pl.col("ds") + pl.duration(hours=6), price=pl.lit(value))
+    found = quick().fit(told, covariates=["price"]).forecast(future=ahead)
+    assert np.isfinite(found.quantiles).all()
 
 
 def test_a_giant_before_the_window_that_only_a_lag_can_see_does_no_harm() -> None:

@@ -95,6 +95,14 @@ def test_the_quantile_of_a_count_beyond_all_whole_numbers_is_found_too(mean: flo
     np.testing.assert_allclose(got, stats.gamma.ppf(LEVELS, 1 / dispersion, scale=mean * dispersion), rtol=1e-5)
 
 
+def test_a_count_far_beyond_its_mean_and_all_whole_numbers_is_found_too() -> None:
+    # The search never ended here: its last two candidates were neighbours among numbers 64 apart.
+    mean, dispersion = 1.1e14, 1e3
+    got = negative_binomial_quantile(tensor(1 - 1e-6), tensor(mean), tensor(dispersion)).item()
+    assert got == pytest.approx(stats.gamma.ppf(1 - 1e-6, 1 / dispersion, scale=mean * dispersion), rel=1e-5)
+    assert got > 2.0**53
+
+
 def test_every_element_is_found_by_its_own_parameters() -> None:
     uniform = torch.rand(4, 1, 5, generator=torch.Generator().manual_seed(0))
     mean, dispersion = torch.tensor([[0.5], [20.0], [300.0]]), torch.tensor(0.4)

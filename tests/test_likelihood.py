@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import integrate
 from scipy import stats as scipy_stats
 
+from logsparse.defaults import LARGEST
 from logsparse.errors import ConfigError, DataError
 from logsparse.model.likelihood import LIKELIHOODS, SCALE_FLOOR, Distribution, likelihood
 
@@ -214,6 +215,44 @@ def test_gradients_are_finite_however_wild_the_outputs(
     assert raw.grad.isfinite().all()
     assert law.mean.isfinite()
     assert law.quantile([0.1, 0.5, 0.9]).isfinite().all()
+
+
+# What a network can say: an anchor lies within 1e4 scales of the centre, the rest comes from a normalised layer.
+locations = st.floats(-1.1e4, 1.1e4, width=32) | st.sampled_from([-1.1e4, 0.0, 1.1e4])
+others = st.floats(-1e3, 1e3, width=32) | st.sampled_from([-1e3, -100.0, -16.0, 0.0, 13.0, 16.0, 100.0, 1e3])
+# From values as good as zero to the largest that a network is given, times the spread of a mean around them.
+scales = st.floats(-32, 30).map(lambda power: 10.0**power) | st.sampled_from([1e-32, 1e20, LARGEST])
+levels = st.lists(
+    st.integers(1, 999_999).map(lambda millionths: millionths / 1e6) | st.sampled_from([1e-6, 0.5, 1 - 1e-6]),
+    min_size=1,
+    max_size=6,
+    unique=True,
+).map(sorted)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=300, deadline=None)
+@given(location=locations, rest=st.lists(others, min_size=3, max_size=3), scale=scales, asked=levels)
+def test_mean_samples_and_quantiles_are_finite_and_in_order_in_every_unit(
+    name: str, location: float, rest: list[float], scale: float, asked: list[float]
+) -> None:
+    family = likelihood(name)
+    raw = torch.tensor([location, *rest][: len(family.parameters)])
+    law = family.distribution(raw, torch.tensor(scale))
+    quantiles, edges = law.quantile(asked), law.sample(torch.tensor([0.0, 1.0]))
+    assert law.mean.isfinite(), law
+    assert quantiles.isfinite().all(), quantiles
+    assert edges.isfinite().all(), edges
+    assert (quantiles.diff() >= 0).all(), quantiles
+
+
+@pytest.mark.parametrize("power", [-20, 20, 30])
+def test_the_zero_inflated_law_is_the_same_in_every_unit(power: int) -> None:
+    raw = 3 * torch.randn(200, 4, generator=torch.Generator().manual_seed(5))
+    family, unit = likelihood("zero-inflated"), 2.0 ** (10 * power / 3 // 1)
+    one, many = (family.distribution(raw, torch.tensor(v)) for v in (1.0, unit))
+    torch.testing.assert_close(many.mean / unit, one.mean, rtol=2e-6, atol=1e-6)
+    torch.testing.assert_close(many.quantile(LEVELS) / unit, one.quantile(LEVELS), rtol=2e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -189,6 +189,7 @@ def test_series_of_different_spans_are_refused_at_fit_and_later() -> None:
         ({"ridge": "1"}, "ridge must be a number above 0. Got '1'. Hint"),
         ({"lags": []}, r"lags must be a list of whole numbers of steps, at least 1. Got \[\]. Hint: write lags="),
         ({"lags": [0, 1]}, r"lags must be a list .* Got \[0, 1\]. Hint"),
+        ({"lags": iter([1, 7])}, r"lags must be a list .* Got <list_iterator .*. Hint"),
         ({"lags": 24}, r"lags must be a list .* Got 24. Hint"),
     ],
 )

@@ -51,7 +51,7 @@ def backtest(
     apart = horizon if step is None else whole("step", step, hint="count the steps from one cutoff to the next.")
     levels = forecaster.check_quantiles(quantiles)
     if season is not None:
-        whole("season", season, hint="count its steps, or leave it out for the usual one.")
+        season = whole("season", season, hint="count its steps, or leave it out for the usual one.")
     panel = to_panel(data, **columns)
     if until is not None:
         panel = panel.until(clock_time(panel, until))

@@ -1,12 +1,15 @@
-"""A user's setting -> the same, checked: what is of the wrong kind is refused by its name, before any work begins."""
+"""A user's setting -> the same as a plain Python value; one of the wrong kind is refused by name before work begins."""
 
 from __future__ import annotations
 
 import difflib
 import math
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, SupportsFloat
+
+import numpy as np
 
 from logsparse.errors import ConfigError
 
@@ -29,7 +32,14 @@ def whole(name: str, value: Any, *, hint: str, least: int = 1, most: int | None 
 
 def is_number(value: Any) -> bool:
     """Whether it is a finite number, numpy's included; truth values are none."""
-    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(_as_float(value))
+
+
+def _as_float(value: SupportsFloat) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        return math.inf
 
 
 def above_zero(name: str, value: Any, *, hint: str) -> float:
@@ -39,15 +49,32 @@ def above_zero(name: str, value: Any, *, hint: str) -> float:
     return float(value)
 
 
+def is_truth(value: Any) -> bool:
+    """Whether it is True or False, numpy's included."""
+    return isinstance(value, (bool, np.bool_))
+
+
+def truth(name: str, value: Any) -> bool:
+    """True or False."""
+    if not is_truth(value):
+        raise ConfigError(
+            f"{name} must be True or False.", got=f"{value!r}", hint=f"write {name}=False, or leave it out."
+        )
+    return bool(value)
+
+
 def listed(name: str, value: Any) -> list[str]:
-    """Column names: a list of them, or nothing."""
-    if value is None:
-        return []
-    if isinstance(value, str) or not isinstance(value, Iterable):
+    """Column names: a list of them, an array, an index, a set, a generator, or nothing."""
+    try:
+        names = None if isinstance(value, (str, bytes)) else [str(entry) for entry in ([] if value is None else value)]
+    except TypeError:
+        names = None
+    if names is None:
         raise ConfigError(
             f"{name} must be a list of column names.", got=f"{value!r}", hint=f"write {name}=[{value!r}]."
         )
-    return [str(entry) for entry in value]
+    # The order of a set of text differs from process to process, and columns are inputs of a network in their order.
+    return sorted(names) if isinstance(value, AbstractSet) else names
 
 
 def suggest(word: object, known: Iterable[object], otherwise: str) -> str:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from logsparse.attention.pattern import Pattern, full
-from logsparse.checks import is_number, is_whole, suggest
+from logsparse.checks import is_number, is_truth, is_whole, suggest
 from logsparse.errors import ConfigError
 
 T = TypeVar("T")
 
 _PLURAL = {int: "whole numbers", str: "names", Pattern: "patterns"}
+# Kinds that JSON knows, and how a value of numpy is recognised as one of them.
+_PLAIN: dict[type, tuple[str, Callable[[Any], bool]]] = {
+    bool: ("True or False", is_truth),
+    int: ("a whole number", is_whole),
+    float: ("a number", is_number),
+    str: ("a name", lambda value: isinstance(value, str)),
+}
 
 
 def _require(rule: str, holds: bool, got: object, hint: str = "see `help(logsparse.config)`.") -> None:
@@ -31,7 +40,7 @@ def _require_least(config: object, *names: str) -> None:
 def _settle(config: object) -> None:
     """Every setting is of the kind its field says: anything else would fail far away, or silently count as another.
 
-    Numbers of numpy become Python's, lists become tuples: settings compare, and go into JSON.
+    Values of numpy become Python's, lists and arrays become tuples: settings compare, and go into JSON.
     """
     for name, kind in get_type_hints(type(config)).items():
         object.__setattr__(config, name, _of_kind(name, getattr(config, name), kind))
@@ -44,19 +53,18 @@ def _of_kind(name: str, value: Any, kind: Any) -> Any:
         return None if value is None else _of_kind(name, value, other)
     if get_origin(kind) is Literal:
         choices = get_args(kind)
-        _require(f"{name} must be one of {', '.join(choices)}.", value in choices, value)
-    elif get_origin(kind) is tuple:
+        _require(f"{name} must be one of {', '.join(choices)}.", isinstance(value, str) and value in choices, value)
+        return str(value)
+    if get_origin(kind) is tuple:
         part = get_args(kind)[0]
-        _require(f"{name} must be a list of {_PLURAL[part]}.", isinstance(value, (list, tuple)), value)
-        return tuple(_of_kind(f"Each of {name}", entry, part) for entry in value)
-    elif kind is int:
-        _require(f"{name} must be a whole number.", is_whole(value), value)
-        return int(value)
-    elif kind is float:
-        _require(f"{name} must be a number.", is_number(value), value)
-        return float(value)
-    else:
-        _require(f"{name} must be {_SINGULAR[kind]}.", isinstance(value, kind), value)
+        entries = value.tolist() if isinstance(value, np.ndarray) else value
+        _require(f"{name} must be a list of {_PLURAL[part]}.", isinstance(entries, (list, tuple)), value)
+        return tuple(_of_kind(f"Each of {name}", entry, part) for entry in entries)
+    if kind in _PLAIN:
+        called, holds = _PLAIN[kind]
+        _require(f"{name} must be {called}.", holds(value), value)
+        return kind(value)
+    _require(f"{name} must be {_SINGULAR[kind]}.", isinstance(value, kind), value)
     return value
 
 
@@ -249,8 +257,6 @@ class Config:
 
 
 _SINGULAR = {
-    str: "a name",
-    bool: "True or False",
     Pattern: "a pattern of `logsparse.attention`",
     ModelConfig: "a ModelConfig",
     TrainConfig: "a TrainConfig",

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logsparse import presets
+from logsparse.attention.pattern import Pattern
 from logsparse.config import Config
 from logsparse.data.calendar import DAY, Freq
 from logsparse.data.features import features_for
 from logsparse.data.panel import Floats, Panel
-from logsparse.errors import ConfigError
+from logsparse.errors import ConfigError, DataError
 
 # From this share of exact zeros on, zero is a value of its own: night, or no sale today.
 _MANY_ZEROS = 0.1
@@ -32,6 +34,12 @@ _FARTHEST_LAG = 40_000
 _NEARER = 0.97
 _ONCE_A_YEAR = ("month", "day_of_year")
 _YEAR = 365 * DAY
+
+log = logging.getLogger("logsparse")
+
+# What a network is given at most: its forecasts may lie 1e8 scales away (a count of large dispersion, drawn from its
+# last ten-millionth), and two of them are added up in float32, which ends at 3.4e38.
+LARGEST = 1e30
 
 
 def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
@@ -52,6 +60,37 @@ def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
     return replace(config, features=_features(panel), model=model, train=train)
 
 
+def check_agrees(config: object, *, horizon: int, context: int | None) -> None:
+    """A config says both of them already."""
+    if not isinstance(config, Config):
+        raise ConfigError(
+            "config must be a logsparse.config.Config.",
+            got=f"{config!r}",
+            hint="take one of logsparse.presets, or Config.from_dict(settings).",
+        )
+    for name, asked, there in (("horizon", horizon, config.horizon), ("context", context, config.context)):
+        if asked is not None and asked != there:
+            raise ConfigError(
+                f"{name} must be the one of the config, if one is given.",
+                got=f"{name}={asked} and a config with {there}",
+                hint=f"use dataclasses.replace(config, {name}={asked}).",
+            )
+
+
+def check_size(panel: Panel) -> None:
+    """Values so large that sums of forecasts would overflow are refused by the name of their series."""
+    # As float32, in which the values are: the limit itself is none too large.
+    large = np.flatnonzero(np.abs(panel.values) > np.float32(LARGEST))
+    for cell in large.tolist():
+        series = int(np.searchsorted(panel.indptr, cell, side="right")) - 1
+        if cell < panel.indptr[series] + panel.lengths[series]:
+            raise DataError(
+                "A network must be given values of at most 1e30 in size.",
+                got=f"{panel.values[cell]:g} in series {panel.ids[series]!r}",
+                hint="divide the column by a power of ten; forecasts then come in that unit.",
+            )
+
+
 def check_reach(config: Config, panel: Panel) -> None:
     """A context or lag that nothing can fill would cost memory and teach nothing."""
     longest, profiles = int(panel.lengths.max()), [int(profile.split("x")[0]) for profile in config.model.profiles]
@@ -67,6 +106,47 @@ def check_reach(config: Config, panel: Panel) -> None:
                 got=f"{reach} steps, and {longest} of data",
                 hint="give a shorter one, or leave it out: it then follows from the data.",
             )
+
+
+def warn_of_depth(config: Config) -> None:
+    """Log a warning if the patterns cannot bring the whole window to its last step within the layers there are.
+
+    The default pattern and depth are exempt: their inputs hold the values of earlier seasons at every step.
+    """
+    model, usual = config.model, presets.default(config.context, config.horizon).model
+    if (model.layers, model.patterns) == (usual.layers, usual.patterns):
+        return
+    needed = layers_needed(model.layer_patterns[::-1], config.length)
+    if needed is None or needed > model.layers:
+        log.warning(
+            "The attention pattern does not reach the whole window of %d steps in %s of %s: %s.",
+            config.length,
+            "1 layer" if model.layers == 1 else f"{model.layers} layers",
+            ", ".join(map(repr, model.patterns)),
+            "no number of layers would" if needed is None else f"it would take {needed} (model.layers)",
+        )
+
+
+def layers_needed(patterns: Sequence[Pattern], length: int) -> int | None:
+    """The fewest layers after which the last step has received all others; None if no number will do.
+
+    The layers take the patterns in turn, the one next to the output first.
+    """
+    heard = np.zeros(length, bool)
+    heard[-1] = True
+    layers = idle = 0
+    while not heard.all():
+        if idle == len(patterns):
+            return None
+        before, pattern = heard, patterns[layers % len(patterns)]
+        heard = before.copy()
+        for distance in pattern.distances(length):
+            heard[: length - distance] |= before[distance:]
+        dense = np.flatnonzero(before[: pattern.dense_rows])
+        heard[: dense[-1] + 1 if dense.size else 0] = True
+        idle = idle + 1 if (heard == before).all() else 0
+        layers += 1
+    return layers
 
 
 def likelihood_for(panel: Panel) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from logsparse.checks import suggest, whole
 from logsparse.data.clock import clock_time, stamps
-from logsparse.data.columns import ID, TIME, Columns
+from logsparse.data.columns import ID, TIME, Columns, as_given
 from logsparse.data.frame import to_panel
 from logsparse.data.future import join_future
 from logsparse.data.keep import keep, recall
@@ -42,6 +42,13 @@ class Forecast:
     """(series, level, step)"""
     samples: Floats | None = None
     """(series, sample, step)"""
+
+    def __post_init__(self) -> None:
+        for part in (self.mean, self.quantiles, *([] if self.samples is None else [self.samples])):
+            for cell in np.argwhere(~np.isfinite(part))[:1].tolist():
+                got = f"{part[tuple(cell)]} for series {self.panel.ids[cell[0]]!r}"
+                hint = "look at the size of its last values; of a network, fit again with a smaller train.lr."
+                raise DataError("A forecast must be finite.", got=got, hint=hint)
 
     def __repr__(self) -> str:
         paths = "" if self.samples is None else f", {self.samples.shape[1]} samples"
@@ -149,8 +156,11 @@ class Forecaster(ABC):
         return None
 
     def check(self) -> None:
-        """Refuse settings that cannot be meant, before any data are read; a subclass adds its own."""
-        whole("horizon", self.horizon, hint="count the steps to forecast.")
+        """Refuse settings that cannot be meant, before any data are read; a subclass adds its own.
+
+        What a check returns is kept: plain Python values can be saved, and do not overflow as numbers of numpy do.
+        """
+        self.horizon = whole("horizon", self.horizon, hint="count the steps to forecast.")
 
     def check_quantiles(self, quantiles: Levels | None) -> tuple[float, ...]:
         """The levels asked for, checked; None asks for the usual ones."""
@@ -168,11 +178,12 @@ class Forecaster(ABC):
     def fit(self, data: Any, *, until: When | None = None, **columns: Unpack[Columns]) -> Self:
         """Learn from a frame, a file or a Panel, up to and including the time `until`."""
         self.check()
-        panel = to_panel(data, **columns)
+        given = as_given(columns)
+        panel = to_panel(data, **given)
         if until is not None:
             panel = panel.until(clock_time(panel, until))
         self._fit(panel)
-        self.panel_, self.columns_ = panel, columns
+        self.panel_, self.columns_ = panel, given
         return self
 
     def forecast(self, data: Any = None, *, quantiles: Levels | None = None, future: Any = None) -> Forecast:
@@ -219,12 +230,11 @@ class Forecaster(ABC):
             raise NotFittedError(self)
         facts, values = keep(self.panel_, self._remembered() if history else 1)
         learned, arrays = self._state()
-        columns = {name: list(x) if isinstance(x, (list, tuple)) else x for name, x in self.columns_.items()}
         # A step that was inferred stays inferred, so that later data of another step are refused and not squeezed.
-        freq = {"freq": facts["freq"]} if columns.get("freq") is not None else {}
+        freq = {"freq": facts["freq"]} if self.columns_.get("freq") is not None else {}
         written = ModelFolder(
             kind=type(self).__name__,
-            config={"settings": self.settings(), "columns": {**columns, **freq}},
+            config={"settings": self.settings(), "columns": {**self.columns_, **freq}},
             series={"panel": facts, "learned": learned},
             weights=as_tensors(arrays),
             history=as_tensors(values) if history else None,

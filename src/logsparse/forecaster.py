@@ -13,19 +13,18 @@ import torch
 from numpy.typing import NDArray
 
 from logsparse.attended import Attention, attention_of
-from logsparse.checks import above_zero, whole
+from logsparse.checks import above_zero, truth, whole
 from logsparse.config import Config
 from logsparse.data.candidates import Pairs
 from logsparse.data.clock import clock_time
-from logsparse.data.columns import Columns
+from logsparse.data.columns import Columns, as_given
 from logsparse.data.features import Features
 from logsparse.data.frame import to_panel
 from logsparse.data.known import Known
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.times import When
 from logsparse.data.windows import Windows
-from logsparse.defaults import check_reach, recommend, seen_values
-from logsparse.errors import ConfigError
+from logsparse.defaults import check_agrees, check_reach, check_size, recommend, seen_values, warn_of_depth
 from logsparse.forecast import Evidence, Forecast, Forecaster
 from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
@@ -87,28 +86,17 @@ class LogSparse(Forecaster):
 
     def check(self) -> None:
         super().check()
-        whole("samples", self.samples, hint="100 sample paths are the default.")
-        whole("seed", self.seed, least=0, most=_SEEDS, hint="any small whole number will do.")
+        self.samples = whole("samples", self.samples, hint="100 sample paths are the default.")
+        self.seed = whole("seed", self.seed, least=0, most=_SEEDS, hint="any small whole number will do.")
         if self.context is not None:
-            whole("context", self.context, hint="count the steps of history the model sees.")
+            self.context = whole("context", self.context, hint="count the steps of history the model sees.")
         if self.minutes is not None:
-            above_zero("minutes", self.minutes, hint="leave it out for no limit.")
-        device_named(self.device)
+            self.minutes = above_zero("minutes", self.minutes, hint="leave it out for no limit.")
+        self.verbose = truth("verbose", self.verbose)
+        device = device_named(self.device)
+        self.device = "auto" if self.device == "auto" else str(device)
         if self.config is not None:
-            if not isinstance(self.config, Config):
-                raise ConfigError(
-                    "config must be a logsparse.config.Config.",
-                    got=f"{self.config!r}",
-                    hint="take one of logsparse.presets, or Config.from_dict(settings).",
-                )
-            for name in ("horizon", "context"):
-                asked, set_ = getattr(self, name), getattr(self.config, name)
-                if asked is not None and asked != set_:
-                    raise ConfigError(
-                        f"{name} must be the one of the config, if one is given.",
-                        got=f"{name}={asked} and a config with {set_}",
-                        hint=f"use dataclasses.replace(config, {name}={asked}).",
-                    )
+            check_agrees(self.config, horizon=self.horizon, context=self.context)
 
     def fit(
         self,
@@ -123,9 +111,10 @@ class LogSparse(Forecaster):
 
         `validation` are other series to validate with; without them, the last part of each series serves.
         """
+        given = as_given(columns)
         self._folder = None if folder is None else Path(folder)
-        self._validation = None if validation is None else to_panel(validation, **columns)
-        return super().fit(data, until=until, **columns)
+        self._validation = None if validation is None else to_panel(validation, **given)
+        return super().fit(data, until=until, **given)
 
     def plan(self, panel: Panel) -> Plan:
         """What `fit` would do with this panel; nothing is learned."""
@@ -137,11 +126,12 @@ class LogSparse(Forecaster):
 
     def fine_tune(self, data: Any, *, until: When | None = None, folder: str | Path | None = None) -> Self:
         """Go on learning from new data, new series included; what the features are scaled by stays as it was."""
+        self.check()
         panel = self._read(data)
         if until is not None:
             panel = panel.until(clock_time(panel, until))
         known = self.known_.joined(panel, learned_from(panel, self.config_))
-        told = known.retell(panel)
+        told = _told(known, panel)
         network = self._network(self.config_, len(self.features_), known)
         network.take_over(self.network_)
         train = replace(self.config_.train, lr=_GENTLER * self.config_.train.lr, seeds=1, minutes=self.minutes)
@@ -161,7 +151,10 @@ class LogSparse(Forecaster):
             network.initialise(torch.Generator().manual_seed(seed))
             return network
 
-        fresh(self.seed).check(torch.from_numpy(seen_values(panel)))
+        network = fresh(self.seed)
+        network.check(torch.from_numpy(seen_values(panel)))
+        if isinstance(network, Transformer):
+            warn_of_depth(config)
         self._train(data, config, fresh)
 
     def _prepared(self, panel: Panel) -> tuple[Config, Known, TrainingSet]:
@@ -170,8 +163,8 @@ class LogSparse(Forecaster):
             config = replace(config, train=replace(config.train, minutes=self.minutes))
         other = self._validation
         known = Known.of(panel, learned_from(panel, config) if other is None else panel.lengths)
-        told = known.retell(panel)
-        data = TrainingSet.of(told, config) if other is None else TrainingSet.of_two(told, known.retell(other), config)
+        told = _told(known, panel)
+        data = TrainingSet.of(told, config) if other is None else TrainingSet.of_two(told, _told(known, other), config)
         check_reach(config, panel)
         return config, known, data
 
@@ -295,5 +288,11 @@ class LogSparse(Forecaster):
             return sample(network, self._windows(panel), pairs, ask, told=progress.step)
 
     def _windows(self, panel: Panel) -> Windows:
-        """Of any panel, told in the terms of training."""
-        return windows_of(self.known_.retell(panel), self.features_, self.config_)
+        """Of any panel."""
+        return windows_of(_told(self.known_, panel), self.features_, self.config_)
+
+
+def _told(known: Known, panel: Panel) -> Panel:
+    """Any panel that a network is to read, told in the terms of training; what it cannot read is refused."""
+    check_size(panel)
+    return known.retell(panel)

@@ -13,6 +13,8 @@ from logsparse.errors import ConfigError
 
 Levels = Sequence[float] | NDArray[np.floating[Any]]
 LEVELS: Levels = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+# A tail of a millionth: the name of its column tells it from 0 and 1, and float32 holds its draws.
+_OUTERMOST = 1e-6
 
 
 def check_levels(levels: Levels) -> tuple[float, ...]:
@@ -26,6 +28,12 @@ def check_levels(levels: Levels) -> tuple[float, ...]:
             "Quantiles must be a list of levels between 0 and 1, both excluded.",
             got=f"{levels}",
             hint="write quantiles=[0.1, 0.5, 0.9].",
+        )
+    if found[0] < _OUTERMOST or found[-1] > 1 - _OUTERMOST:
+        raise ConfigError(
+            "Quantile levels must lie between 0.000001 and 0.999999.",
+            got=f"{found[0] if found[0] < _OUTERMOST else found[-1]!r}",
+            hint="ask for a level that the data can tell of, such as 0.001 or 0.999.",
         )
     for low, high in pairwise(found):
         if f"{low:g}" == f"{high:g}":

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from logsparse.baselines.estimate import Answer, Kind, Task
 from logsparse.baselines.naive import SeasonalNaive
 from logsparse.baselines.workers import answers
-from logsparse.checks import whole
+from logsparse.checks import truth, whole
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.errors import ConfigError
 from logsparse.forecast import Forecast, Forecaster
@@ -59,13 +59,14 @@ class _Classical(Forecaster):
 
     def check(self) -> None:
         super().check()
-        for name, value, hint in (
-            ("season", self.season, "count its steps, or leave it out for the usual one."),
-            ("span", self.span, "count the recent steps to estimate on, or leave it out."),
-            ("processes", self.processes, "write 1, or leave it out for one a core."),
+        for name, hint in (
+            ("season", "count its steps, or leave it out for the usual one."),
+            ("span", "count the recent steps to estimate on, or leave it out."),
+            ("processes", "write 1, or leave it out for one a core."),
         ):
-            if value is not None:
-                whole(name, value, hint=hint)
+            if getattr(self, name) is not None:
+                setattr(self, name, whole(name, getattr(self, name), hint=hint))
+        self.verbose = truth("verbose", self.verbose)
         if find_spec("statsforecast") is None:
             raise ConfigError(
                 f"{type(self).__name__} needs the package statsforecast.",

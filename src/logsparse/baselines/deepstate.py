@@ -52,11 +52,12 @@ class DeepState(LogSparse):
     def check(self) -> None:
         super().check()
         if self.season is not None:
-            whole("season", self.season, hint="count its steps; 1 is no season.")
+            self.season = whole("season", self.season, hint="count its steps; 1 is no season.")
         if not is_number(self.trend) or not 0 <= self.trend <= 1:
             raise ConfigError(
                 "trend must be a number from 0 to 1.", got=f"{self.trend!r}", hint="0 is no slope, 1 one that lasts."
             )
+        self.trend = float(self.trend)
         if self.config is not None and self.config.model.likelihood != "gaussian":
             raise ConfigError(
                 "DeepState must have the gaussian likelihood: its filter knows no other law.",
@@ -89,8 +90,8 @@ class DeepState(LogSparse):
         return replace(advised, method="ancestral", features=None, model=model, train=train)
 
     def _prepared(self, panel: Panel) -> tuple[Config, Known, TrainingSet]:
-        season = panel.freq.season if self.season is None else int(self.season)
-        self.structure_ = Structure(season, float(self.trend))
+        season = panel.freq.season if self.season is None else self.season
+        self.structure_ = Structure(season, self.trend)
         return super()._prepared(panel)
 
     def _network(self, config: Config, features: int, known: Known) -> Network:

@@ -31,7 +31,7 @@ class SeasonalNaive(Forecaster):
     def check(self) -> None:
         super().check()
         if self.season is not None:
-            whole("season", self.season, hint="count its steps, or leave it out for the usual one.")
+            self.season = whole("season", self.season, hint="count its steps, or leave it out for the usual one.")
 
     def _fit(self, panel: Panel) -> None:
         self.season_ = panel.freq.season if self.season is None else self.season

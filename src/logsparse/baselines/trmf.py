@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logsparse.baselines.factorise import Doubles, Lagged, Observed, Strength, factorise, solve_factors
-from logsparse.checks import above_zero, is_whole, whole
+from logsparse.checks import above_zero, is_whole, truth, whole
 from logsparse.data.calendar import DAY, Freq
 from logsparse.data.panel import Panel
 from logsparse.errors import ConfigError, DataError
@@ -67,22 +67,19 @@ class Trmf(Forecaster):
 
     def check(self) -> None:
         super().check()
-        whole("rank", self.rank, hint="count the factors.")
-        whole("sweeps", self.sweeps, hint="count how often each part is solved.")
-        whole("seed", self.seed, hint="write any number from 0 on.", least=0)
-        for name, value in (("temporal", self.temporal), ("ridge", self.ridge)):
-            above_zero(name, value, hint="1.0 is usual.")
-        if self.lags is not None and not _are_lags(self.lags):
-            raise ConfigError(
-                "lags must be a list of whole numbers of steps, at least 1.",
-                got=f"{self.lags!r}",
-                hint="write lags=[1, 2, 24, 168], or leave it out.",
-            )
+        self.rank = whole("rank", self.rank, hint="count the factors.")
+        self.sweeps = whole("sweeps", self.sweeps, hint="count how often each part is solved.")
+        self.seed = whole("seed", self.seed, hint="write any number from 0 on.", least=0)
+        self.temporal = above_zero("temporal", self.temporal, hint="1.0 is usual.")
+        self.ridge = above_zero("ridge", self.ridge, hint="1.0 is usual.")
+        self.verbose = truth("verbose", self.verbose)
+        if self.lags is not None:
+            self.lags = _lags(self.lags)
 
     def _fit(self, panel: Panel) -> None:
         values_ST = _matrix(panel)
         steps = values_ST.shape[1]
-        self.lags_ = _usual_lags(panel.freq, steps) if self.lags is None else sorted({int(lag) for lag in self.lags})
+        self.lags_ = _usual_lags(panel.freq, steps) if self.lags is None else sorted(set(self.lags))
         if self.lags is not None and self.lags_[-1] >= steps:
             raise DataError(
                 "Series must be longer than the longest lag.",
@@ -113,11 +110,8 @@ class Trmf(Forecaster):
     def _remembered(self) -> int:
         return _LONGEST_LAGS_SEEN * self.lags_[-1]
 
-    def settings(self) -> dict[str, Any]:
-        return {**super().settings(), "lags": None if self.lags is None else [int(lag) for lag in self.lags]}
-
     def _strength(self) -> Strength:
-        return Strength(float(self.temporal), float(self.ridge))
+        return Strength(self.temporal, self.ridge)
 
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
         rows_S = self._rows(panel)
@@ -150,8 +144,16 @@ class Trmf(Forecaster):
         return [known[name] for name in panel.ids]
 
 
-def _are_lags(asked: Any) -> bool:
-    return isinstance(asked, Iterable) and len(list(asked)) > 0 and all(is_whole(lag) and lag > 0 for lag in asked)
+def _lags(asked: Any) -> list[int]:
+    """An iterator is refused: it can be read once, and a setting is read by every copy of a forecaster."""
+    entries = list(asked) if isinstance(asked, Iterable) and not isinstance(asked, Iterator) else []
+    if not entries or not all(is_whole(lag) and lag > 0 for lag in entries):
+        raise ConfigError(
+            "lags must be a list of whole numbers of steps, at least 1.",
+            got=f"{asked!r}",
+            hint="write lags=[1, 2, 24, 168], or leave it out.",
+        )
+    return [int(lag) for lag in entries]
 
 
 def run_on(factors_KT: Doubles, weights_KL: Doubles, lags: Sequence[int], horizon: int) -> Doubles:

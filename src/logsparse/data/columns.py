@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TypedDict
+from typing import TypedDict, cast
 
 from logsparse.checks import keywords, listed
 from logsparse.data.calendar import Step
@@ -26,8 +26,8 @@ class Columns(TypedDict, total=False):
     time_col: str | int
     target_col: str | int
     freq: Step | None
-    covariates: Sequence[str] | None
-    static: Sequence[str] | None
+    covariates: Iterable[str] | None
+    static: Iterable[str] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +72,12 @@ class Meaning:
     def used(self) -> list[str]:
         """Every column of a long table that is read."""
         return list(dict.fromkeys(chain(*self._uses().values())))
+
+
+def as_given(columns: Columns) -> Columns:
+    """What was given, checked, as plain text and lists: it is read more than once, and saved with a model."""
+    checked = Meaning.of(columns)
+    return cast("Columns", {name: getattr(checked, name) for name in columns})
 
 
 def names_once(names: Iterable[object]) -> list[str]:

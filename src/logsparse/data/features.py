@@ -21,6 +21,8 @@ from logsparse.errors import ConfigError, DataError
 # B windows, L steps, F features, N steps of one chunk, R rows (series, or groups of equal ones)
 
 CALENDAR = ("year", "month", "day", "weekday", "hour", "minute", "second", "day_of_year", "age")
+# A covariate to come may lie anywhere: beyond so many deviations it is cut, lest products of it are infinite.
+_FARTHEST = 1e8
 
 
 def features_for(freq: Freq) -> tuple[str, ...]:
@@ -96,6 +98,7 @@ class Features:
         flat_BL = panel.indptr[series_B][:, None] + np.maximum(step_BL, 0)
         for f, name in enumerate(self.covariates, start=len(self.names)):
             raw_BL = (panel.covariates[name][flat_BL].astype(np.float64) - self.mean[f]) / self.std[f]
+            raw_BL = np.clip(raw_BL, -_FARTHEST, _FARTHEST)
             out_BLF[..., f] = np.where((step_BL < 0) | np.isnan(raw_BL), 0, raw_BL)
 
     def to_dict(self) -> dict[str, Any]:

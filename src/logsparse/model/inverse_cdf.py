@@ -14,6 +14,8 @@ from torch import Tensor
 
 _PRECISION = 1e-11
 _ROUNDS = 2_000
+# Below it every whole number is one of float64.
+_ALL_WHOLE = 2.0**53
 _LOPSIDED = 50
 # Means up to here: adding up so many probabilities costs less than one incomplete beta function.
 _COUNTED = 64
@@ -207,8 +209,6 @@ def _bisected(u: Tensor, m: Tensor, r: Tensor) -> Tensor:
     middle = torch.floor(m + deviation * (z + skew * (z**2 - 1) / 6))
     reach = (0.02 * deviation).clamp(min=1).ceil()
     open_ = torch.arange(u.numel(), device=u.device)
-    # Beyond 2^53 neighbouring numbers are more than 1 apart: there twelve digits must do, or it would never end.
-    apart = (1e-12 * m).clamp(min=1)
     while open_.numel() > 0:
         at = torch.clamp(middle[open_], low[open_] + 1, high[open_] - 1)
         r_open, m_open = r[open_], m[open_]
@@ -221,7 +221,10 @@ def _bisected(u: Tensor, m: Tensor, r: Tensor) -> Tensor:
         stride = at + torch.where(below, reach[open_], -reach[open_])
         middle[open_] = torch.where(below, torch.minimum(stride, halves), torch.maximum(stride, halves))
         reach[open_] = reach[open_] * 4
-        open_ = open_[high[open_] - low[open_] > apart[open_]]
+        # Beyond 2^53 neighbouring numbers are more than 1 apart: there twelve digits must do, or it would never end.
+        # A count may lie there though its mean does not.
+        apart = torch.where(high[open_] < _ALL_WHOLE, 1.0, 1e-12 * high[open_])
+        open_ = open_[high[open_] - low[open_] > apart]
     return high
 
 

@@ -172,18 +172,19 @@ class ZeroInflated(Likelihood):
 
     def inverse_cdf(self, uniform: Tensor, *parameters: Tensor) -> Tensor:
         location, lower, upper, zero = parameters
-        rest = uniform - torch.sigmoid(zero)
-        # Shares of each half, in units that make its median the location: from both ends, so that none cancels.
-        half = (lower + upper) / (2 * torch.sigmoid(-zero))
-        below, above = rest * half / lower, (1 - uniform) * half / upper
+        rest, both = uniform - torch.sigmoid(zero), 2 * torch.sigmoid(-zero)
+        # Shares of each half, in units that make its median the location: from both ends, so that none cancels. Of the
+        # scales only their ratio counts: a product of two would overflow where the data are large.
+        below, above = rest / both * (1 + upper / lower), (1 - uniform) / both * (1 + lower / upper)
         value = torch.where(below < above, location + lower * _logit(below), location - upper * _logit(above))
         return torch.where(rest > 0, value.clamp(min=0), 0.0)
 
     def mean(self, *parameters: Tensor) -> Tensor:
         location, lower, upper, zero = parameters
         up, down = location.clamp(min=0), location.clamp(max=0)
-        lower_part = up - 2 * lower**2 / (lower + upper) * (math.log(2) - softplus(-up / lower))
-        upper_part = 2 * upper**2 / (lower + upper) * softplus(down / upper)
+        lower_share, upper_share = lower / (lower + upper), upper / (lower + upper)
+        lower_part = up - 2 * lower * lower_share * (math.log(2) - softplus(-up / lower))
+        upper_part = 2 * upper * upper_share * softplus(down / upper)
         return torch.sigmoid(-zero) * (lower_part + upper_part)
 
 
