@@ -107,3 +107,9 @@ def test_times_over_a_change_of_the_clock_are_mixed_zones_as_in_a_frame(freq: st
     for data in (path, texts):
         with pytest.raises(DataError, match=r"must keep to one time zone. Got 2 of them: \+01:00, \+02:00. Hint"):
             to_panel(data)
+
+
+def test_a_header_longer_than_any_name_is_refused(path: Path) -> None:
+    path.write_text(f"unique_id,ds,y,{'x' * 200_000}\na,1,1,1\n")
+    with pytest.raises(DataError, match=r"data.csv: a first line that is no header \(field larger than field limit"):
+        to_panel(path)

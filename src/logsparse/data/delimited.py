@@ -26,6 +26,8 @@ def read_csv(path: Path, ids: str | None) -> pl.DataFrame:
         separator = max(",;\t", key=(head or [""])[0].count)
         names = names_once(next(csv.reader(head, delimiter=separator), []))
         return _without_blank_lines(_read(path, separator, names, ids, head[1:]))
+    except csv.Error as error:
+        raise DataError.unreadable(path, f"a first line that is no header ({error})") from error
     except (UnicodeDecodeError, pl.exceptions.ComputeError) as error:
         if isinstance(error, UnicodeDecodeError) or "utf-8" in str(error).lower() or "utf8" in str(error).lower():
             raise DataError.unreadable(path, "text that is not UTF-8", "save it as UTF-8.") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import polars as pl
 
 from logsparse.data.delimited import read_csv
 from logsparse.data.parts import scan_folder
+from logsparse.data.reading import check_name, reading
 from logsparse.errors import DataError
 
 FileKinds = {
@@ -23,8 +24,6 @@ FileKinds = {
     ".arrow": "feather",
     ".ipc": "feather",
 }
-# polars panics over time zones that it does not know, such as +05:30 in a parquet file.
-_TROUBLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 
 
 def scan(path: Path, *, ids: str | None = None, needed: Sequence[str] = ()) -> pl.LazyFrame:
@@ -32,55 +31,38 @@ def scan(path: Path, *, ids: str | None = None, needed: Sequence[str] = ()) -> p
 
     `ids` names the column that a csv file must give as it is written, `needed` those that all parts must have.
     """
+    with reading(path=path):
+        lazy = _scan(path, ids, needed)
+        lazy.collect_schema()
+    return lazy
+
+
+def _scan(path: Path, ids: str | None, needed: Sequence[str]) -> pl.LazyFrame:
+    check_name(path)
     if path.is_dir():
-        return _checked(lambda: scan_folder(path, needed), path)
+        return scan_folder(path, needed)
     if not path.exists():
         raise DataError.unreadable(path, "no such file")
     kind = FileKinds.get(path.suffix.lower())
     if kind is None:
         raise DataError.unreadable(path, f"a file that ends in {path.suffix or 'nothing'}")
     if kind == "parquet":
-        return _checked(lambda: pl.scan_parquet(path, glob=False), path)
+        return pl.scan_parquet(path, glob=False)
     if kind == "csv":
-        return _checked(lambda: read_csv(path, ids).lazy(), path)
-    return _checked(lambda: pl.read_ipc(path).lazy(), path)
-
-
-def _checked(act: Callable[[], pl.LazyFrame], path: Path) -> pl.LazyFrame:
-    try:
-        lazy = act()
-        lazy.collect_schema()
-    except _TROUBLE as error:
-        raise DataError.unreadable(path, _polars_says(error)) from error
-    return lazy
+        return read_csv(path, ids).lazy()
+    return pl.read_ipc(path).lazy()
 
 
 def collect(lazy: pl.LazyFrame, columns: Sequence[str] | None = None) -> pl.DataFrame:
     """These columns of a table, or all."""
-    try:
+    with reading():
         return (lazy if columns is None else lazy.select(columns)).collect()
-    except _TROUBLE as error:
-        raise _broken(error) from error
 
 
 def schema_of(lazy: pl.LazyFrame) -> pl.Schema:
     """Names and types, without reading."""
-    try:
+    with reading():
         return lazy.collect_schema()
-    except _TROUBLE as error:
-        raise _broken(error) from error
-
-
-def _broken(error: BaseException) -> DataError:
-    return DataError(
-        "A table must be readable to its end.",
-        got=_polars_says(error),
-        hint="collect or open it with polars alone to see what is wrong.",
-    )
-
-
-def _polars_says(error: BaseException) -> str:
-    return f"what polars reports as: {(str(error).splitlines() or [type(error).__name__])[0].rstrip('.')}"
 
 
 def read(path: Path, *, ids: str | None = None) -> pl.DataFrame:

@@ -51,7 +51,7 @@ class Rows:
 
 def number_series(table: pl.DataFrame, id_col: str) -> tuple[tuple[SeriesId, ...], Ints]:
     """Series numbered in the order in which they first appear."""
-    column = table[id_col].alias("id")
+    column = table[id_col]
     if column.null_count():
         raise DataError(f"Every row needs an id in {id_col!r}.", got="empty ids", hint="fill or drop those rows.")
     if column.dtype.is_nested():
@@ -60,7 +60,7 @@ def number_series(table: pl.DataFrame, id_col: str) -> tuple[tuple[SeriesId, ...
             got=f"{column.dtype} such as {column.head(1).to_list()[0]!r}",
             hint="make a text of it first, or name another column with id_col=.",
         )
-    column = column if column.dtype.is_integer() else as_text(column)
+    column = (column if column.dtype.is_integer() else as_text(column)).alias("id")
     unique = column.unique(maintain_order=True)
     numbered = pl.DataFrame({"id": unique, "code": np.arange(len(unique))})
     codes = column.to_frame().join(numbered, on="id", how="left", maintain_order="left")["code"]
@@ -209,7 +209,8 @@ def read_numbers(column: pl.Series, rows: Rows, freq: Freq, *, straight: bool = 
     """Finite float32, NaN where nothing was observed, in the order of `rows` (or of the table, if `straight`)."""
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean or column.null_count() == len(column)):
         text = as_text(column)
-        wrong = (text.is_not_null() & text.cast(pl.Float64, strict=False).is_null()).to_numpy()
+        finite = text.cast(pl.Float64, strict=False).is_finite().fill_null(value=False)
+        wrong = (text.is_not_null() & ~finite).to_numpy()
         row = int(np.argmax(wrong if wrong.any() else text.is_not_null().to_numpy()))
         raise DataError(
             f"The column {column.name!r} must hold numbers.",

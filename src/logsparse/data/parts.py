@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import polars as pl
 
+from logsparse.data.reading import check_name
 from logsparse.errors import DataError
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -43,6 +44,7 @@ def scan_folder(folder: Path, needed: Sequence[str]) -> pl.LazyFrame:
 
 
 def _scan_part(folder: Path, path: Path) -> _Part:
+    check_name(path)
     lazy = pl.scan_parquet(folder / path, hive_partitioning=False, glob=False)
     schema = lazy.collect_schema()
     for part in path.parent.parts:
