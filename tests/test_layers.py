@@ -18,7 +18,7 @@ ORDER = [
     "errors", "checks",
     "attention.reach", "attention.pattern",
     "config", "presets",
-    "data.calendar", "data.panel", "data.columns", "data.reading", "data.times", "data.objects",
+    "data.calendar", "data.panel", "data.columns", "data.memory", "data.reading", "data.times", "data.objects",
     "data.delimited", "data.parts", "data.files", "data.table", "data.grid", "data.frame", "data.clock", "data.future",
     "data.moments", "data.features", "data.scale", "data.profile", "data.candidates", "data.sampler", "data.windows",
     "data.known", "data.keep", "data.synthetic",

@@ -10,8 +10,9 @@ from pathlib import Path
 import polars as pl
 
 from logsparse.data.delimited import read_csv
+from logsparse.data.memory import A_COLUMN_BESIDE, check_memory
 from logsparse.data.parts import scan_folder
-from logsparse.data.reading import check_name, reading
+from logsparse.data.reading import check_path, reading
 from logsparse.errors import DataError
 
 FileKinds = {
@@ -38,11 +39,9 @@ def scan(path: Path, *, ids: str | None = None, needed: Sequence[str] = ()) -> p
 
 
 def _scan(path: Path, ids: str | None, needed: Sequence[str]) -> pl.LazyFrame:
-    check_name(path)
+    check_path(path)
     if path.is_dir():
         return scan_folder(path, needed)
-    if not path.exists():
-        raise DataError.unreadable(path, "no such file")
     kind = FileKinds.get(path.suffix.lower())
     if kind is None:
         raise DataError.unreadable(path, f"a file that ends in {path.suffix or 'nothing'}")
@@ -50,7 +49,7 @@ def _scan(path: Path, ids: str | None, needed: Sequence[str]) -> pl.LazyFrame:
         return pl.scan_parquet(path, glob=False)
     if kind == "csv":
         return read_csv(path, ids).lazy()
-    return pl.read_ipc(path).lazy()
+    return pl.scan_ipc(path, glob=False)
 
 
 def collect(lazy: pl.LazyFrame, columns: Sequence[str] | None = None) -> pl.DataFrame:
@@ -65,9 +64,21 @@ def schema_of(lazy: pl.LazyFrame) -> pl.Schema:
         return lazy.collect_schema()
 
 
+def rows_of(lazy: pl.LazyFrame) -> int:
+    """The number of rows; of a parquet or feather file by what it says of itself, without reading."""
+    return int(collect(lazy.select(pl.len())).item())
+
+
+def collect_whole(lazy: pl.LazyFrame) -> pl.DataFrame:
+    """All columns, if they fit into memory."""
+    height, width = rows_of(lazy), len(schema_of(lazy))
+    check_memory(height * width * A_COLUMN_BESIDE, f"{height} rows of {width} columns")
+    return collect(lazy)
+
+
 def read(path: Path, *, ids: str | None = None) -> pl.DataFrame:
     """The whole file."""
-    return collect(scan(path, ids=ids))
+    return collect_whole(scan(path, ids=ids))
 
 
 def check_writable(path: Path, *, folder: bool = False) -> None:

@@ -12,8 +12,9 @@ import numpy as np
 import polars as pl
 
 from logsparse.data.columns import Columns, Meaning, refuse_doubles, require
-from logsparse.data.files import collect, schema_of
+from logsparse.data.files import collect, rows_of, schema_of
 from logsparse.data.grid import check_size, lay_out, number_series, read_category, read_numbers
+from logsparse.data.memory import A_CELL, A_CELL_READ, A_COLUMN_BESIDE, A_LONG_ROW, check_memory
 from logsparse.data.panel import Floats, Origin, Panel
 from logsparse.data.table import Library, take_lazily
 from logsparse.data.times import looks_like_times
@@ -32,14 +33,20 @@ def to_panel(data: Any, **columns: Unpack[Columns]) -> Panel:
     if isinstance(data, Panel):
         return data
     table, library = take_lazily(data, ids=ask.id_col, needed=ask.used)
-    if not schema_of(table) or collect(table.select(pl.len())).item() == 0:
+    if not schema_of(table) or (height := rows_of(table)) == 0:
         raise DataError("A frame must have rows.", got="an empty frame", hint="check what was read or filtered.")
     table = _without_row_numbers(table, ask)
     time_col = _wide_by(table, ask)
     if time_col is None:
         require(list(schema_of(table)), ask.used)
+        beside = A_COLUMN_BESIDE * (len(ask.covariates) + len(ask.static))
+        check_memory(height * (A_LONG_ROW + beside), f"{height} rows")
         return _from_long(collect(table, ask.used), ask, library)
     log.info("recognised a wide table: time column %r, one column a series", time_col)
+    width = len(schema_of(table))
+    check_memory(
+        height * (A_CELL * width + A_CELL_READ * min(width, _COLUMNS_AT_ONCE)), f"{height} rows of {width} columns"
+    )
     return _from_wide(table, ask, time_col, library)
 
 
@@ -98,7 +105,7 @@ def _from_long(table: pl.DataFrame, ask: Meaning, library: Library) -> Panel:
     begins = rows.begins
     steps = freq.steps(rows.times[begins][rows.codes], rows.times)
     lengths = steps[np.append(begins[1:], rows.times.size) - 1] + 1
-    check_size(rows, freq, lengths)
+    check_size(rows, freq, lengths, 1 + len(ask.covariates))
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     cells = indptr[rows.codes] + steps
 
@@ -129,7 +136,7 @@ def _from_wide(table: pl.LazyFrame, ask: Meaning, time_col: str, library: Librar
     rows, freq, origin = lay_out((), np.zeros(len(stamps), np.int64), stamps, ask.freq)
     cells = freq.steps(np.full_like(rows.times, rows.times[0]), rows.times)
     length = int(cells[-1]) + 1
-    check_size(rows, freq, np.array([length]))
+    check_size(rows, freq, np.array([length]), len(names) + len(ask.covariates))
     straight = length == len(stamps) and bool((rows.order[1:] > rows.order[:-1]).all())
 
     def spread(column: pl.Series, into: Floats) -> None:

@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from logsparse.data.calendar import DAY, SECOND, Freq, Ints, Step, every_other_business_day, infer
+from logsparse.data.memory import A_CELL, check_memory
 from logsparse.data.panel import Floats, SeriesId, Static
 from logsparse.data.table import as_text
 from logsparse.data.times import moments, to_days
@@ -190,10 +191,10 @@ def _own_step(freq: Freq, rows: Rows) -> NDArray[np.bool_]:
     return np.asarray((largest > 1) & (counts >= 3) & (total == largest * counts))[rows.codes]
 
 
-def check_size(rows: Rows, freq: Freq, lengths: Ints) -> None:
-    """A grid may be sparse, not absurd; `lengths` in steps, by series."""
+def check_size(rows: Rows, freq: Freq, lengths: Ints, columns: int) -> None:
+    """A grid may be sparse, not absurd, and must fit into memory; `lengths` in steps, by series, of so many columns."""
     total = float(lengths.sum(dtype=np.float64))
-    if total > _EMPTIEST_GRID * rows.times.size + _SMALL_GRID:
+    if total * columns > _EMPTIEST_GRID * rows.times.size * columns + _SMALL_GRID:
         longest = int(np.argmax(lengths))
         own = rows.times[rows.codes == longest]
         span = f"{freq.show(int(own[0]))} to {freq.show(int(own[-1]))}"
@@ -203,6 +204,7 @@ def check_size(rows: Rows, freq: Freq, lengths: Ints) -> None:
             + (f", series {rows.ids[longest]!r} alone from {span}" if rows.ids else f", from {span}"),
             hint="give the true step with freq=, or mend times that are far off.",
         )
+    check_memory(A_CELL * total * columns, f"{total:.0f} steps in {columns} columns")
 
 
 def read_numbers(column: pl.Series, rows: Rows, freq: Freq, *, straight: bool = False) -> Floats:

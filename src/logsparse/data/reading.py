@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,9 +41,16 @@ def _reported(error: BaseException) -> str:
     return f"what {'polars' if polars else 'the reader'} reports as: {text.rstrip('.')}"
 
 
-def check_name(path: Path) -> None:
-    """Refuse a name whose bytes are no UTF-8: polars cannot open it."""
+def check_path(path: Path) -> None:
+    """Refuse, before anything is opened, what is no regular file or folder, and names that polars cannot open."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
         raise DataError.unreadable(path, "a name that is not UTF-8", "rename it.") from error
+    try:
+        mode = path.stat().st_mode  # of what a link leads to
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+        raise DataError.unreadable(path, "no such file") from error
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        # A pipe blocks until someone writes, and some devices never end.
+        raise DataError.unreadable(path, "a pipe, socket or device", "write its content to a file first.")

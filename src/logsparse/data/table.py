@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from logsparse.data.columns import names_once
-from logsparse.data.files import collect, scan, schema_of
+from logsparse.data.files import collect, collect_whole, scan, schema_of
 from logsparse.data.objects import from_objects, texts
 from logsparse.data.reading import TROUBLE, reading
 from logsparse.data.times import zoned
@@ -27,7 +27,7 @@ _FIRST, _BEYOND = np.datetime64("0001-01-01", "s"), np.datetime64("10000-01-01",
 def take(frame: Any, *, ids: str | None = None) -> tuple[pl.DataFrame, Library]:
     """A pandas, polars or pyarrow frame, or a path, as a polars table; and whose kind it was."""
     lazy, library = take_lazily(frame, ids=ids)
-    return collect(lazy), library
+    return collect_whole(lazy), library
 
 
 def take_lazily(frame: Any, *, ids: str | None = None, needed: Sequence[str] = ()) -> tuple[pl.LazyFrame, Library]:
