@@ -25,7 +25,7 @@ def test_ids_stay_as_they_are_written(path: Path) -> None:
     )
     panel = to_panel(path, id_col="shop")
     assert panel.ids == tuple(ids)
-    np.testing.assert_array_equal(panel[0], np.array([np.nan, 1, np.nan, 1], np.float32))
+    np.testing.assert_array_equal(panel[0], np.array([1, np.nan, 1], np.float32))
 
 
 def test_an_empty_id_is_still_missing(path: Path) -> None:

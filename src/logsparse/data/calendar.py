@@ -161,7 +161,7 @@ class Freq:
             return np.asarray(moved.astype(np.int64) * DAY + rest)
         month = _months(start) + steps * self.count
         last = _first_day(month + 1) - 1
-        target = last if self.month_end else np.minimum(_first_day(month) + (day - _first_day(_months(start))), last)
+        target = last if self.month_end else np.minimum(_first_day(month) + _day_of_month(start), last)
         return np.asarray(target * DAY + rest)
 
     def steps(self, start: Ints, time: Ints) -> Ints:
@@ -175,6 +175,14 @@ class Freq:
         else:
             steps = (_months(time) - _months(start)) // self.count
         return np.asarray(steps - (self.add(start, steps) > time))
+
+    def restart(self, start: int, late: int) -> int:
+        """The last step up to `late` from which steps can be counted anew: after January 31 that is not February 29."""
+        if self.kind == "month" and not self.month_end:
+            day = _day_of_month(np.array([start]))
+            while (_day_of_month(self.add(np.array([start]), np.array([late]))) != day).any():
+                late -= 1
+        return late
 
     def show(self, time: int) -> str:
         """A time on the clock, as a person writes it."""
@@ -247,7 +255,7 @@ def _infer_months(times: Ints, within: NDArray[np.bool_]) -> Freq | None:
         return None
     if (day == _first_day(months + 1) - 1).all():
         return Freq("month", _common(gaps), month_end=True)
-    if np.ptp(day - _first_day(months)) == 0:
+    if np.ptp(_day_of_month(times)) == 0:
         return Freq("month", _common(gaps))
     return None
 
@@ -271,3 +279,8 @@ def _months(time: Ints) -> Ints:
 
 def _first_day(month: Ints) -> Ints:
     return month.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+
+
+def _day_of_month(time: Ints) -> Ints:
+    """Counted from 0."""
+    return np.asarray(time // DAY - _first_day(_months(time)))

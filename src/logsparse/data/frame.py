@@ -20,6 +20,8 @@ from logsparse.data.table import Library, take_lazily
 from logsparse.data.times import looks_like_times
 from logsparse.errors import DataError
 
+# S series, L steps of a wide table
+
 _COLUMNS_AT_ONCE = 512
 # What pandas' to_csv and read_csv call the index that they wrote along.
 _UNNAMED = ("", "Unnamed: 0")
@@ -125,7 +127,7 @@ def _from_long(table: pl.DataFrame, ask: Meaning, library: Library) -> Panel:
         static={name: read_category(table[name], rows) for name in ask.static},
         origin=Origin(library, "long", *origin),
     )
-    return _observed(panel)
+    return _begun(panel)
 
 
 def _from_wide(table: pl.LazyFrame, ask: Meaning, time_col: str, library: Library) -> Panel:
@@ -151,29 +153,20 @@ def _from_wide(table: pl.LazyFrame, ask: Meaning, time_col: str, library: Librar
     shared = {name: np.empty(length, np.float32) for name in ask.covariates}
     for name, into in shared.items():
         spread(collect(table, [name])[name], into)
-    values = np.empty(len(names) * length, np.float32)
-    starts, begins, end = [], [0], 0
-    for column in chain(first, _columns(table, names[_COLUMNS_AT_ONCE:])):
-        spread(column, values[end : end + length])
-        # A wide table can only say "not yet begun" by leaving the first cells empty.
-        late = int(np.argmax(~np.isnan(values[end : end + length]))) if np.isnan(values[end]) else 0
-        if late:
-            values[end : end + length - late] = values[end + late : end + length].copy()
-        starts.append(late)
-        end += length - late
-        begins.append(end)
-    indptr, late_S = np.array(begins, np.int64), np.array(starts, np.int64)
+    values_SL = np.empty((len(names), length), np.float32)
+    for column, into in zip(chain(first, _columns(table, names[_COLUMNS_AT_ONCE:])), values_SL, strict=True):
+        spread(column, into)
     panel = Panel(
-        values=values[:end],
-        indptr=indptr,
-        lengths=length - late_S,
+        values=values_SL.reshape(-1),
+        indptr=np.arange(len(names) + 1) * length,
+        lengths=np.full(len(names), length),
         ids=tuple(names),
-        starts=freq.add(np.full(len(names), rows.times[0]), late_S),
+        starts=np.full(len(names), rows.times[0]),
         freq=freq,
-        covariates={name: np.concatenate([into[late:] for late in starts]) for name, into in shared.items()},
+        covariates={name: np.tile(into, len(names)) for name, into in shared.items()},
         origin=Origin(library, "wide", *origin),
     )
-    return _observed(panel)
+    return _begun(panel)
 
 
 def _columns(table: pl.LazyFrame, names: list[str]) -> Iterator[pl.Series]:
@@ -185,13 +178,36 @@ def _columns(table: pl.LazyFrame, names: list[str]) -> Iterator[pl.Series]:
         yield from collect(table, names[begin : begin + _COLUMNS_AT_ONCE])
 
 
-def _observed(panel: Panel) -> Panel:
-    begins_empty = np.flatnonzero(np.isnan(panel.values[panel.indptr[:-1]]))
-    for series in begins_empty.tolist():
-        if np.isnan(panel[series]).all():
+def _begun(panel: Panel) -> Panel:
+    """The panel without the empty steps before each series' first value: they are no part of its life.
+
+    A wide table cannot leave them out and a long one need not write them, so neither may decide about a series' age.
+    """
+    late_S = np.zeros(len(panel), np.int64)
+    for series in np.flatnonzero(np.isnan(panel.values[panel.indptr[:-1]])).tolist():
+        seen = ~np.isnan(panel[series])
+        if not seen.any():
             raise DataError(
                 "Every series must have at least one value.",
                 got=f"none in series {panel.ids[series]!r}",
                 hint="leave that series out.",
             )
-    return panel
+        late_S[series] = panel.freq.restart(int(panel.starts[series]), int(np.argmax(seen)))
+    if not late_S.any():
+        return panel
+    indptr = np.concatenate([[0], np.cumsum(panel.lengths - late_S)])
+
+    def trim(flat: Floats) -> Floats:
+        # In place, from the first series on: a second copy of a large panel would be one too many.
+        for begin, end, old in zip(indptr, indptr[1:], panel.indptr[:-1] + late_S, strict=False):
+            flat[begin:end] = flat[old : old + end - begin]
+        return flat[: indptr[-1]]
+
+    return replace(
+        panel,
+        values=trim(panel.values),
+        indptr=indptr,
+        lengths=panel.lengths - late_S,
+        starts=panel.freq.add(panel.starts, late_S),
+        covariates={name: trim(flat) for name, flat in panel.covariates.items()},
+    )
