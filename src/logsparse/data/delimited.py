@@ -17,6 +17,8 @@ _NO_VALUE = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
 _DECIMAL_COMMA = r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?"
 _LINES_TO_LOOK_AT = 100
 _LONGEST_LINE = 2**24
+# Types come from the whole file; it is read a second time only where these rows do not tell.
+_ROWS_TO_INFER = 10_000
 # zip, gzip, bzip2, xz, zstandard, zlib: polars would unpack some of them, to any size.
 _PACKED = (b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x9c", b"x\xda")
 
@@ -66,15 +68,19 @@ def _read(path: Path, separator: str, names: list[str], ids: str | None, first: 
 
 
 def _typed(path: Path, separator: str, names: list[str], *, comma: bool) -> pl.DataFrame:
-    for rows in (10_000, None):  # the types of the first rows, unless later rows contradict them
-        try:
-            table = pl.read_csv(
-                path, separator=separator, decimal_comma=comma, infer_schema_length=rows, null_values=_NO_VALUE
-            )
-            break
-        except pl.exceptions.ComputeError:
-            if rows is None:
-                raise
+    def infer(rows: int | None) -> pl.DataFrame:
+        return pl.read_csv(
+            path, separator=separator, decimal_comma=comma, infer_schema_length=rows, null_values=_NO_VALUE
+        )
+
+    try:
+        table = infer(_ROWS_TO_INFER)
+        # A column that begins empty is taken for text; any other type that later rows contradict is an error.
+        guessed = any(c.dtype == pl.String and c[:_ROWS_TO_INFER].count() == 0 < c.count() for c in table)
+    except pl.exceptions.ComputeError:
+        guessed = True
+    if guessed:
+        table = infer(None)
     if len(names) == table.width:
         table.columns = names  # polars gives doubles names of its own
     return table
