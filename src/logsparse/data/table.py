@@ -129,7 +129,7 @@ def _from_pandas(name: str, column: Any, ids: bool) -> pl.Series:
 def _from_arrow(name: str, column: Any, ids: bool) -> pl.Series:
     kind = str(column.type)
     try:
-        if kind.startswith("decimal256"):  # polars panics
+        if kind.startswith(("decimal256", "extension")):  # polars panics, or sees the bytes that a UUID is stored in
             return from_objects(name, column.to_pylist(), ids=ids)
         if not kind.startswith("timestamp"):
             return pl.Series(name, column)
