@@ -90,6 +90,15 @@ def test_integers_of_any_size_that_a_float_holds_are_numbers() -> None:
         )
 
 
+def test_decimals_of_every_size_keep_their_values() -> None:
+    values = [Decimal("1.2729923e-05"), Decimal(15490244), Decimal("-23.41578"), None, Decimal(10) ** 30]
+    for frame in kinds_of_frame(y=values):
+        wanted = np.array([np.nan if v is None else float(v) for v in values], np.float32)
+        np.testing.assert_array_equal(to_panel(frame)[0], wanted)
+    for frame in kinds_of_frame(unique_id=[Decimal("1e-30"), Decimal(10) ** 30]):
+        assert to_panel(frame, freq=1).ids == ("1E-30", str(Decimal(10) ** 30))
+
+
 def test_truth_values_alone_are_zeros_and_ones() -> None:
     for frame in kinds_of_frame(y=[True, None, False]):
         np.testing.assert_array_equal(to_panel(frame)[0], np.array([1, np.nan, 0], np.float32))
@@ -139,7 +148,14 @@ def test_different_ids_never_become_one_series(ids: list[Any]) -> None:
     assert len(panel) >= len(different)
 
 
-@given(st.lists(st.one_of(st.none(), st.integers(), st.floats(allow_nan=False, allow_infinity=False))))
+NUMBERS = st.one_of(
+    st.integers(-(10**300), 10**300),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.decimals(-(10**40), 10**40, allow_nan=False, allow_infinity=False),
+)
+
+
+@given(st.lists(st.one_of(st.none(), NUMBERS)))
 def test_numbers_keep_their_values(values: list[Any]) -> None:
     column = from_objects("y", values)
     assert [v if v is None else float(v) for v in column.to_list()] == [v if v is None else float(v) for v in values]

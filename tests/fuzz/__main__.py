@@ -124,9 +124,8 @@ def main(words: Sequence[str] | None = None) -> int:
         counts[told["kind"], told["outcome"]] += 1
         if told["outcome"] in FINDINGS:
             _say(f"{told['outcome']}: {told['kind']}: {told['label']}\n{told.get('detail', '')}".rstrip())
-            _say(
-                f"  again: python -m fuzz --seed {asked.seed} --generator {task.generator} --first {task.number} --number 1\n"
-            )
+            where = f"--generator {task.generator} --first {task.number} --number 1"
+            _say(f"  again: python -m fuzz --seed {asked.seed} {where}\n")
     _show(counts)
     return 1 if any(outcome in FINDINGS for _, outcome in counts) else 0
 

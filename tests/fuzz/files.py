@@ -1,4 +1,4 @@
-"""A generator of random numbers -> one hostile file or folder: written well in an odd way, damaged, or no data at all."""
+"""A generator of random numbers -> one hostile file or folder: in an odd dialect, damaged, or no data at all."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _csv(rng: np.random.Generator, folder: Path, known: Truth, names: dict[int, 
     )
     return (
         path,
-        f"separator {separator!r}, line end {end!r}, comma {comma}, quoted {quoted}, missing {missing!r}, blank {blank}",
+        f"{separator!r}, line end {end!r}, comma {comma}, quoted {quoted}, missing {missing!r}, blank {blank}",
     )
 
 
@@ -159,7 +159,7 @@ def damaged(rng: np.random.Generator, folder: Path) -> Case:
     """A file that was good, cut, changed or under a wrong name."""
     known = truth(rng)
     kind = str(rng.choice(["csv", "parquet", "feather", "nested parquet"]))
-    path = folder / f"data.{kind.split()[-1]}"
+    path = folder / f"data.{kind.rsplit(maxsplit=1)[-1]}"
     names = some_names(rng, known.series)
     if kind == "csv":
         path, _ = _csv(rng, folder, known, names)
@@ -255,6 +255,10 @@ def odd_path(rng: np.random.Generator, folder: Path) -> Case:
         (name / "part.parquet").symlink_to(good)
         return name
 
+    def emptied() -> Path:
+        (folder / "empty").mkdir()
+        return linked("empty")
+
     def piped() -> Path:
         os.mkfifo(name)
         return name
@@ -267,7 +271,7 @@ def odd_path(rng: np.random.Generator, folder: Path) -> Case:
         "a link to an empty device": lambda: linked("/dev/null"),
         "a link to a folder": lambda: linked(folder),
         "a folder with an ending": made,
-        "an empty folder": lambda: linked("empty") if (folder / "empty").mkdir() is None else name,
+        "an empty folder": emptied,
         "a pipe": piped,
         "a name that is not UTF-8": lambda: renamed(b"\xff\xfe"),
         "a name with an escape sequence": lambda: renamed(b"\x1b[2J"),

@@ -87,7 +87,7 @@ def _ids(rng: np.random.Generator, known: Truth) -> tuple[Any, dict[int, str], s
     return listed, {n: name.decode() if isinstance(name, bytes) else str(name) for n, name in names.items()}, how
 
 
-def _times(rng: np.random.Generator, times: Column, known: Truth) -> tuple[Any, str]:
+def _times(rng: np.random.Generator, times: Column, known: Truth) -> tuple[Any, str]:  # noqa: PLR0911 - one per type
     if known.freq.isdigit():
         how = str(rng.choice(["int64", "object", "int32 or more"]))
         fits = how == "int32 or more" and max(map(abs, times)) < 2**31
@@ -103,7 +103,7 @@ def _times(rng: np.random.Generator, times: Column, known: Truth) -> tuple[Any, 
         return pd.Series([t.tz_convert("UTC").isoformat() for t in there], dtype=object), how
     how = str(rng.choice(["s", "ms", "us", "ns", "text", "objects", "dates"]))
     if how in ("s", "ms", "us", "ns"):
-        return pd.Series(index.as_unit(how)), how
+        return pd.Series(index.astype(f"datetime64[{how}]")), how
     if how == "text":
         return pd.Series([str(t) for t in index], dtype=object), how
     if how == "dates" and (index == index.normalize()).all():
@@ -141,12 +141,10 @@ def _framed(rng: np.random.Generator, columns: dict[str, Any]) -> tuple[Any, str
             table = pl.DataFrame({name: _to_polars(frame[name]) for name in frame})
             return table if how == "polars" else table.lazy(), how
         if how == "polars objects":
-            named = {
-                n: pl.Series(n, frame[n].tolist(), dtype=pl.Object)
-                if frame[n].dtype == object
-                else _to_polars(frame[n])
-                for n in frame
-            }
+            held = [(str(n), frame[n]) for n in frame]
+            named = [
+                pl.Series(n, c.tolist(), pl.Object) if c.dtype == object else _to_polars(c).alias(n) for n, c in held
+            ]
             return pl.DataFrame(named), how
     return frame, "pandas"
 
@@ -164,16 +162,18 @@ def _to_polars(column: Any) -> pl.Series:
 
 NOW = datetime(2024, 1, 1)  # noqa: DTZ001 - as a user's frame has it
 CELLS: Column = [
-    None, float("nan"), float("inf"), -float("inf"), 1e300, 1e-320, 2**63, 2**64, -(2**63) - 1, 10**40, 10**400, 10**5000, True, False,
-    np.True_, np.int8(3), np.float16(1.5), np.uint64(2**63), np.longdouble("1e4000"), "", " ", "a", "1", "1,5", "1e5", "NaN",
-    "\ud800", "a\ud800", "\x00", "\x1b[2J", "é" * 1000, "2024-01-01", "2024-13-45", "2024-01-01T00:00:00+25:00", "9999-12-31", "0000-01-01",
-    "2024-06-30T23:59:60", b"", b"1", b"\xff", NOW, NOW.replace(tzinfo=UTC), NOW.replace(tzinfo=timezone(timedelta(minutes=61))),
-    datetime.max, datetime.min, date(2024, 1, 1), date.max, date.min, time(1), timedelta(days=1), timedelta.max, timedelta.min,
-    pd.NaT, pd.NA, pd.Timestamp.max, pd.Timestamp("2024-01-01", tz="Europe/Berlin"), pd.Timedelta("1D"), pd.Period("2024-01"), pd.Interval(0, 1),
-    np.datetime64("NaT"), np.datetime64(2**62, "s"), np.datetime64("2024-01-01"), np.timedelta64(1, "Y"), np.timedelta64("NaT"),
-    Decimal("NaN"), Decimal("sNaN"), Decimal("Infinity"), Decimal("1e999999"), Decimal("0." + "1" * 60), Fraction(1, 3), 1j,
-    uuid.UUID(int=1), [], [1], [[1], "a"], (1, 2), {}, {"a": 1}, {1, 2}, np.array([1.0]), np.array([[1], [2]]), pl.Series([1]), pd.Series([1]),
-    object(), type, len, ..., NotImplemented, slice(1), range(3), memoryview(b"1"),
+    None, float("nan"), float("inf"), -float("inf"), 1e300, 1e-320, 2**63, 2**64, -(2**63) - 1, 10**40, 10**400,
+    10**5000, True, False, np.True_, np.int8(3), np.float16(1.5), np.uint64(2**63), np.longdouble("1e4000"), "", " ",
+    "a", "1", "1,5", "1e5", "NaN", "\ud800", "a\ud800", "\x00", "\x1b[2J", "é" * 1000, "2024-01-01", "2024-13-45",
+    "2024-01-01T00:00:00+25:00", "9999-12-31", "0000-01-01", "2024-06-30T23:59:60", b"", b"1", b"\xff", NOW,
+    NOW.replace(tzinfo=UTC), NOW.replace(tzinfo=timezone(timedelta(minutes=61))), date(2024, 1, 1), date.max,
+    date.min, time(1), timedelta(days=1), timedelta.max, timedelta.min, pd.NaT, pd.NA, pd.Timestamp.max,
+    pd.Timestamp("2024-01-01", tz="Europe/Berlin"), pd.Timedelta("1D"), pd.Period("2024-01"), pd.Interval(0, 1),
+    np.datetime64("NaT"), np.datetime64(2**62, "s"), np.datetime64("2024-01-01"), np.timedelta64(1, "Y"),
+    np.timedelta64("NaT"), Decimal("NaN"), Decimal("sNaN"), Decimal("Infinity"), Decimal("1e999999"),
+    Decimal("0." + "1" * 60), Fraction(1, 3), 1j, uuid.UUID(int=1), [], [1], [[1], "a"], (1, 2), {}, {"a": 1}, {1, 2},
+    np.array([1.0]), np.array([[1], [2]]), pl.Series([1]), pd.Series([1]), object(), type, len, ..., NotImplemented,
+    slice(1), range(3), memoryview(b"1"), NOW.max, NOW.min,
 ]  # fmt: skip
 
 
@@ -289,6 +289,8 @@ def odd_types(rng: np.random.Generator) -> Case:
     size = int(rng.integers(1, 8))
     numbers = pa.array(range(size), pa.int64())
     far = pa.array([int(n) for n in rng.integers(-(2**62), 2**62, size)], pa.int64())
+    unit = str(rng.choice(["s", "ms", "us", "ns"]))
+    zone = str(rng.choice(["UTC", "+05:30", "Europe/Berlin", "Nowhere/Land", "+99:00"]))
     kinds: list[Callable[[], Any]] = [
         lambda: pa.array([Decimal(i) for i in range(size)], pa.decimal256(60, 3)),
         lambda: pa.array([Decimal(i) for i in range(size)], pa.decimal128(38, 20)),
@@ -304,8 +306,8 @@ def odd_types(rng: np.random.Generator) -> Case:
         lambda: numbers.cast(pa.int32()).cast(pa.time32("s")),
         lambda: pa.array([1.5] * size, pa.float16()),
         lambda: pa.array([True] * size),
-        lambda: far.cast(pa.timestamp(str(rng.choice(["s", "ms", "us", "ns"])), str(rng.choice(["UTC", "+05:30", "Europe/Berlin", "Nowhere/Land", "+99:00"])))),
-        lambda: far.cast(pa.timestamp(str(rng.choice(["s", "ms", "us", "ns"])))),
+        lambda: far.cast(pa.timestamp(unit, zone)),
+        lambda: far.cast(pa.timestamp(unit)),
         lambda: pa.array([int(n) for n in rng.integers(-(2**31), 2**31, size)], pa.int32()).cast(pa.date32()),
         lambda: pa.RunEndEncodedArray.from_arrays([size], [1.0]),
         lambda: pa.UnionArray.from_dense(pa.array([0] * size, pa.int8()), pa.array(range(size), pa.int32()), [numbers]),
@@ -324,9 +326,12 @@ def odd_types(rng: np.random.Generator) -> Case:
     return Case("frame: odd types", label, _runs(data))
 
 
-STEPS: Column = [None, 1, 0, -1, 2**62, 2**63, 10**5000, "h", "D", "", "-", "1", "9" * 5000, "4611686018427387904MS", "119988MS", "ms", "M", "B", "2B",
-    "\ud800", "W-SUN", "5-SUN", timedelta(0), timedelta.max, timedelta(hours=1), np.timedelta64(1, "Y"), np.timedelta64("NaT"), np.timedelta64(2**60, "D"),
-    pd.offsets.MonthEnd(), pd.offsets.CustomBusinessDay(), b"h", 1.5, float("nan"), True, [1], {}, object(), Hostile()]  # fmt: skip
+STEPS: Column = [
+    None, 1, 0, -1, 2**62, 2**63, 10**5000, "h", "D", "", "-", "1", "9" * 5000, "4611686018427387904MS", "119988MS",
+    "ms", "M", "B", "2B", "\ud800", "W-SUN", "5-SUN", timedelta(0), timedelta.max, timedelta(hours=1),
+    np.timedelta64(1, "Y"), np.timedelta64("NaT"), np.timedelta64(2**60, "D"), pd.offsets.MonthEnd(),
+    pd.offsets.CustomBusinessDay(), b"h", 1.5, float("nan"), True, [1], {}, object(), Hostile(),
+]  # fmt: skip
 
 
 def _step(rng: np.random.Generator) -> Any:

@@ -63,8 +63,10 @@ def _numbers(name: str, values: list[Any], kinds: set[type], *, ids: bool) -> pl
     if kinds == {Integral} and all(-_WIDEST < value < _WIDEST for value in present):
         return pl.Series(name, [None if value is None else int(value) for value in values], strict=False)
     if kinds == {Decimal} and all(value.is_finite() for value in present):
-        with suppress(*TROUBLE):  # more digits than polars can hold
-            return pl.Series(name, values)
+        with suppress(*TROUBLE):
+            column = pl.Series(name, values)
+            if column.to_list() == values:  # polars drops those that have more digits than it can hold together
+                return column
     if ids and len(kinds) == 1 and kinds != {Real}:
         return texts(name, values)
     try:
