@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench sanitize clean
+.PHONY: help setup demo test fuzz check format bench sanitize clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -23,6 +23,9 @@ demo: setup ## forecast the paper's synthetic set; writes demo/
 
 test: setup ## run every test
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+fuzz: setup ## run hostile frames, files and folders: make fuzz N=10000 SEED=0
+	cd tests && ../$(BIN)/python -m fuzz --number $(or $(N),10000) --seed $(or $(SEED),0)
 
 check: setup ## lint, format check, strict types
 	$(BIN)/ruff check .

@@ -390,9 +390,9 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a backtest before the first value": (
         lambda: backtest(SeasonalNaive(horizon=1), empty_at_first(), windows=4),
-        "Every series must have at least one value up to the cutoff. "
-        "Got series 'a', whose first value stands at 2024-01-01 04:00, and the cutoff 2024-01-01 01:00. "
-        "Hint: choose a later cutoff, fewer windows, or leave that series out.",
+        "Every series must be longer than the span of the backtest. "
+        "Got series 'a' with 2 steps, 4 of them tested. "
+        "Hint: test fewer windows, or leave that series out.",
     ),
     "a history of another step": (
         lambda: SeasonalNaive(horizon=1).fit(long()).predict(hours_from("2024-01-01", 5, "D")),

@@ -124,6 +124,22 @@ def test_times_beyond_64_bits_are_refused() -> None:
         Freq("index", 2**61).add(np.array([0]), np.array([4]))
 
 
+@pytest.mark.parametrize("freq", ["B", "MS", "100000MS", "YE"])
+def test_dates_beyond_64_bits_are_refused_too(freq: str) -> None:
+    with pytest.raises(DataError, match=r"must fit into 64-bit integers. Got times up to .* Hint: count from"):
+        Freq.parse(freq).add(np.array([0]), np.array([10**12]))
+
+
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [(np.timedelta64(3600 * 10**9, "ns"), "h"), (np.timedelta64(2, "W"), "2w"), (np.timedelta64(5, ("s", 30)), "150s")],
+)
+def test_a_timedelta_of_numpy_is_counted_exactly(step: Step, text: str) -> None:
+    assert str(Freq.parse(step)) == text
+    with pytest.raises(ConfigError, match="Steps must be whole seconds"):
+        Freq.parse(np.timedelta64(10**9 + 5, "ns"))
+
+
 def test_fractions_of_a_second_are_shown() -> None:
     assert Freq.parse("s").show(1_500_000) == "1970-01-01 00:00:01.5"
     assert str(Freq("tick", 500_000)) == "0.5s"
@@ -131,7 +147,10 @@ def test_fractions_of_a_second_are_shown() -> None:
 
 def test_an_unknown_step_is_refused_with_examples() -> None:
     odd: list[Any] = ["fortnight", "0h", "2B", "-1", "²", "SM", True, 1.5, pd.offsets.BusinessDay(2), timedelta(0)]
-    odd += [pd.offsets.SemiMonthEnd(), "9999999999999999999h", None]
+    odd += [pd.offsets.SemiMonthEnd(), "9999999999999999999h", None, "", "5-SUN", "-SUN", b"h", [1], np.array([1, 2])]
+    odd += ["9" * 5000, "9" * 5000 + "h", 10**5000, -(10**5000), float("nan"), "\ud800", timedelta.max]
+    odd += [np.timedelta64(1, "Y"), np.timedelta64(1, "M"), np.timedelta64("NaT", "s"), np.timedelta64(2**60, "D")]
+    odd += ["4611686018427387904MS", "119989MS", "1000000000000000000YS"]
     for text in odd:
         with pytest.raises(ConfigError, match=r"freq must be a number and a unit.*Got .*Hint: write for example"):
             Freq.parse(text)

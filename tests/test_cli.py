@@ -86,6 +86,26 @@ def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], message: str, t
     assert done.stdout == ""
 
 
+def test_escape_sequences_never_reach_the_terminal(tmp_path: Path) -> None:
+    rows = "".join(f'"{name}",{step},1\n' for name in ("\x1b[2Jred", "two\nlines", "\u202eback") for step in (1, 2, 4))
+    (tmp_path / "x.csv").write_text(f"unique_id,ds,y\n{rows}")
+    results = tmp_path / "\x1b[31mresults.parquet"
+    for words in (
+        ["check", tmp_path / "x.csv"],
+        ["check", tmp_path / "\x1b[2J.csv"],
+        ["\x1b[2J"],
+        ["check", tmp_path / "x.csv", "--\x1b[2J"],
+        ["backtest", "seasonal-naive", tmp_path / "x.csv", "--horizon", "1", "--season", "1", "-o", results],
+        ["score", results, "--by", "unique_id"],
+        ["report", results, "-o", tmp_path / "\x1b[2J.html"],
+    ):
+        done = logsparse(*words)
+        for line in (done.stdout + done.stderr).splitlines():
+            assert line.isprintable(), line
+        assert "Traceback" not in done.stderr
+    assert "\\x1b[2Jred" in logsparse("score", results, "--by", "unique_id").stdout
+
+
 @pytest.mark.parametrize("words", [[], ["data"]])
 def test_no_words_get_the_help_as_it_is(words: list[str], tmp_path: Path) -> None:
     done = logsparse(*words, cwd=tmp_path)

@@ -25,7 +25,7 @@ def test_ids_stay_as_they_are_written(path: Path) -> None:
     )
     panel = to_panel(path, id_col="shop")
     assert panel.ids == tuple(ids)
-    np.testing.assert_array_equal(panel[0], np.array([np.nan, 1, np.nan, 1], np.float32))
+    np.testing.assert_array_equal(panel[0], np.array([1, np.nan, 1], np.float32))
 
 
 def test_an_empty_id_is_still_missing(path: Path) -> None:
@@ -107,3 +107,26 @@ def test_times_over_a_change_of_the_clock_are_mixed_zones_as_in_a_frame(freq: st
     for data in (path, texts):
         with pytest.raises(DataError, match=r"must keep to one time zone. Got 2 of them: \+01:00, \+02:00. Hint"):
             to_panel(data)
+
+
+def test_a_header_longer_than_any_name_is_refused(path: Path) -> None:
+    path.write_text(f"unique_id,ds,y,{'x' * 200_000}\na,1,1,1\n")
+    with pytest.raises(DataError, match=r"data.csv: a first line that is no header \(field larger than field limit"):
+        to_panel(path)
+
+
+@pytest.mark.parametrize("late", [9_999, 10_000, 10_001, 25_000])
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_a_column_may_begin_with_any_number_of_empty_cells(separator: str, late: int, path: Path) -> None:
+    number = "2.5" if separator == "," else "2,5"
+    rows = [("a", i, i, "") for i in range(late)] + [("a", late, late, number), ("a", late + 1, 1000, 7)]
+    path.write_text("".join(f"{separator.join(map(str, row))}\n" for row in [("unique_id", "ds", "y", "heat"), *rows]))
+    panel = to_panel(path, covariates=["heat"])
+    assert panel.covariates["heat"][-2:].tolist() == [2.5, 7]
+    assert panel[0][-2:].tolist() == [late, 1000]
+
+
+def test_a_whole_series_may_begin_after_row_10000(path: Path) -> None:
+    path.write_text("ds,x,z\n" + "".join(f"{i},1,{'' if i < 12_000 else i}\n" for i in range(12_010)))
+    panel = to_panel(path)
+    assert (panel.starts.tolist(), panel[1].tolist()) == ([0, 12_000], list(range(12_000, 12_010)))

@@ -137,6 +137,63 @@ def test_a_wide_table_is_recognised_and_said(caplog: pytest.LogCaptureFixture, h
     assert np.isnan(panel[0][96:]).all()
 
 
+VALUES = st.one_of(st.none(), st.floats(-9, 9, width=32))
+
+
+@given(
+    columns=st.lists(st.lists(VALUES, min_size=8, max_size=8), min_size=1, max_size=4),
+    ends=st.lists(st.floats(-9, 9, width=32), min_size=4, max_size=4),
+    freq=st.sampled_from(["h", "D", "MS", "ME", "QE", "B"]),
+)
+def test_age_and_values_do_not_depend_on_the_layout(
+    columns: list[list[float | None]], ends: list[float], freq: str
+) -> None:
+    times = pd.date_range("2024-01-01", periods=9, freq=freq).to_list()
+    series = {f"s{i}": [*column, end] for i, (column, end) in enumerate(zip(columns, ends, strict=False))}
+    wide = pl.DataFrame({"ds": times, **series, "heat": [float(i) for i in range(9)]})
+    long = wide.unpivot(list(series), index=["ds", "heat"], variable_name="unique_id", value_name="y")
+    begun = long.filter(pl.col("y").is_not_null().cum_max().over("unique_id"))
+    panels = [to_panel(frame, freq=freq, covariates=["heat"]) for frame in (long, begun, wide)]
+    for panel in panels:
+        same(panel, panels[0])
+        np.testing.assert_array_equal(panel.covariates["heat"], panels[0].covariates["heat"])
+        assert not np.isnan(panel.values[panel.indptr[:-1]]).any()
+        assert panel.lengths.tolist() == panels[0].lengths.tolist()
+        assert panel.freq.add(panel.starts, panel.lengths - 1).tolist() == [panel.ends().max()] * len(panel)
+
+
+def test_forecasts_do_not_depend_on_empty_rows_before_the_first_value() -> None:
+    late = pl.DataFrame({"unique_id": "a", "ds": range(40), "y": [None] * 20 + [float(i % 7) for i in range(20)]})
+    one, other = (SeasonalNaive(horizon=3, season=7).fit(frame).predict() for frame in (late, late[20:]))
+    assert one.equals(other)
+    assert to_panel(late).starts.tolist() == [20]
+
+
+def test_values_that_are_missing_at_the_end_stay() -> None:
+    frame = pl.DataFrame({"unique_id": "a", "ds": range(5), "y": [None, 1.0, 2.0, None, None]})
+    np.testing.assert_array_equal(to_panel(frame)[0], np.array([1, 2, np.nan, np.nan], np.float32))
+
+
+def test_a_short_month_does_not_become_the_day_of_the_month() -> None:
+    days = [date(2024, 1, 31), date(2024, 2, 29), date(2024, 3, 31), date(2024, 4, 30)]
+    frame = pl.DataFrame({"unique_id": "a", "ds": days, "y": [None, 1.0, 2.0, 3.0]})
+    panel = to_panel(frame, freq="MS")
+    assert [panel.freq.show(int(panel.starts[0])), int(panel.lengths[0])] == ["2024-01-31", 4]
+    late = frame.with_columns(y=pl.Series([None, None, 2.0, 3.0]))
+    assert to_panel(late, freq="MS").lengths.tolist() == [2]
+    assert SeasonalNaive(horizon=1).fit(late, freq="MS").predict()["ds"].to_list() == [date(2024, 5, 31)]
+
+
+@pytest.mark.parametrize("layout", ["long", "wide"])
+def test_a_series_without_any_value_is_refused_in_either_layout(layout: str) -> None:
+    wide = pl.DataFrame({"ds": [1, 2], "x": [1.0, 2.0], "z": pl.Series([None, None], dtype=pl.Float64)})
+    frame = wide if layout == "wide" else wide.unpivot(index="ds", variable_name="unique_id", value_name="y")
+    with pytest.raises(
+        DataError, match=r"Every series must have at least one value. Got none in series 'z'. Hint: leave"
+    ):
+        to_panel(frame)
+
+
 def test_the_frame_that_came_is_left_as_it_was() -> None:
     wide = pl.DataFrame({"ds": [1, 2, 3], "x": [1.0, 2.0, 3.0], "z": [1.0, 2.0, 3.0]})
     before = wide.clone()

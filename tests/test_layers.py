@@ -18,7 +18,7 @@ ORDER = [
     "errors", "checks",
     "attention.reach", "attention.pattern",
     "config", "presets",
-    "data.calendar", "data.panel", "data.columns", "data.times",
+    "data.calendar", "data.panel", "data.columns", "data.memory", "data.reading", "data.times", "data.objects",
     "data.delimited", "data.parts", "data.files", "data.table", "data.grid", "data.frame", "data.clock", "data.future",
     "data.moments", "data.features", "data.scale", "data.profile", "data.candidates", "data.sampler", "data.windows",
     "data.known", "data.keep", "data.synthetic",
@@ -51,7 +51,8 @@ ORDER = [
 
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
-    "data.times", "data.delimited", "data.parts", "data.files", "data.table", "data.grid", "data.frame", "data.clock",
+    "data.reading", "data.times", "data.objects",
+    "data.delimited", "data.parts", "data.files", "data.table", "data.grid", "data.frame", "data.clock",
     "data.future", "forecast", "attended", "backtesting", "metrics", "reporting.numbers", "reporting.shown",
     "reporting.sections", "commands.printing",
     "datasets.electricity", "datasets.traffic", "datasets.solar", "datasets.wind", "datasets.m4", "datasets.ready",

@@ -15,7 +15,7 @@ import pytest
 from logsparse.baselines.naive import SeasonalNaive
 from logsparse.data.frame import to_panel
 from logsparse.data.times import from_text, from_wall, to_wall
-from logsparse.errors import DataError
+from logsparse.errors import ConfigError, DataError
 
 pa: Any = import_module("pyarrow")
 MIDNIGHTS_SKIPPED = {
@@ -169,3 +169,22 @@ def test_integers_of_any_width_are_times_if_they_fit() -> None:
     ):
         with pytest.raises(DataError, match=r"must lie below 2\^62. Got .* Hint: count from a later start"):
             to_panel(pl.DataFrame({"ds": times, "y": 1.0}))
+
+
+def test_until_is_refused_where_it_is_no_time_of_ours() -> None:
+    odd: list[Any] = [np.datetime64(10**15, "s"), np.datetime64(2**62, "us"), np.datetime64("NaT")]
+    odd += ["9" * 5000, 10**5000, "\ud800", object()]
+    for until in odd:
+        with pytest.raises(ConfigError, match=r"until must be a time, or an integer .* Got .* Hint: write it like"):
+            SeasonalNaive(1).fit(frame(pd.date_range("2024-01-01", periods=5)), until=until)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("kind", [pl.Date, pl.Datetime("us")])
+def test_a_forecast_that_leaves_the_calendar_is_refused(kind: Any, library: str) -> None:
+    days = pl.Series("ds", [2_932_894, 2_932_895, 2_932_896], dtype=pl.Int32).cast(pl.Date).cast(kind)
+    data = pl.DataFrame({"ds": days, "y": 1.0})
+    with pytest.raises(
+        DataError, match=r"Times must lie in the years 1 to 9999. Got 10000-01-01.*Hint: .* shorter horizon"
+    ):
+        SeasonalNaive(1).fit(data.to_pandas() if library == "pandas" else data).predict()

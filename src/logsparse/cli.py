@@ -18,7 +18,7 @@ from logsparse.commands.predict import predict
 from logsparse.commands.report import report
 from logsparse.commands.reproduce import reproduce
 from logsparse.commands.score import score
-from logsparse.errors import LogsparseError
+from logsparse.errors import LogsparseError, escaped
 
 # What a shell makes of Ctrl-C.
 STOPPED = 130
@@ -57,10 +57,10 @@ def main() -> None:
     except typer.TyperException as error:
         if message := error.format_message().strip():
             # Words that are missing altogether get the whole help, as it is.
-            typer.echo(message if message.startswith("Usage: ") else f"logsparse: {_told(error)}", err=True)
+            typer.echo(message if message.startswith("Usage: ") else escaped(f"logsparse: {_told(error)}"), err=True)
         sys.exit(2)
     except OSError as error:
-        typer.echo(f"logsparse: {error}", err=True)
+        typer.echo(escaped(f"logsparse: {error}"), err=True)
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         status = STOPPED

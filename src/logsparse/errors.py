@@ -5,11 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
+# A message is read by a person: of a text longer than this, both ends are shown.
+_LONGEST = 1000
+
+
+def escaped(text: str) -> str:
+    """The text on one line that a terminal can show: control characters and lone surrogates written as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shown(value: object) -> str:
+    """The repr of any value, also of one that has none, such as an integer of 5,000 digits."""
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - a stranger's repr may raise anything
+        return f"a value of type {type(value).__name__}"
+
 
 class LogsparseError(ValueError):
     """Anything a user can mend: the command line prints it as one line and exits with code 2."""
 
     def __init__(self, rule: str, *, got: str, hint: str) -> None:
+        rule, got, hint = (_readable(part) for part in (rule, got, hint))
         super().__init__(f"{rule} Got {got}. Hint: {hint}")
         self.got = got
 
@@ -49,6 +68,11 @@ class NotFittedError(LogsparseError):
             got=f"an unfitted {name}",
             hint=f"call {name}(...).fit(frame) first.",
         )
+
+
+def _readable(text: str) -> str:
+    text = escaped(text)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
 
 
 def _again(kind: type[LogsparseError], text: str) -> LogsparseError:

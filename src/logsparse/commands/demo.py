@@ -38,11 +38,9 @@ def demo(
     check_replaceable(out / "model")
     sets = study(T0, np.random.default_rng(seed))
     learned, asked = len(sets.training), len(sets.test)
-    say(
-        f"The paper's synthetic set, t0 = {T0}: {learned:,} series to learn from, {asked:,} others to forecast.\n"
-        f"Their last {HORIZON} steps have the larger amplitude of the first two waves, some 90 steps back.\n"
-        "Seasonal naive repeats the last season, which says nothing of it, and must fail."
-    )
+    say(f"The paper's synthetic set, t0 = {T0}: {learned:,} series to learn from, {asked:,} others to forecast.")
+    say(f"Their last {HORIZON} steps have the larger amplitude of the first two waves, some 90 steps back.")
+    say("Seasonal naive repeats the last season, which says nothing of it, and must fail.")
     model = LogSparse(HORIZON, config=_half(config(TRANSFORMER, T0)), minutes=minutes, seed=seed)
     model.fit(sets.training, validation=sets.validation)
     model.save(out / "model")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from logsparse.errors import escaped
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -16,8 +18,8 @@ SHOWN = ("count", "R0.5", "R0.9", "wql", "coverage_80", "mase", "nd", "rmse")
 
 
 def say(text: str) -> None:
-    """What a person wants to know, beside the output proper."""
-    typer.echo(text, err=True)
+    """What a person wants to know, on one line beside the output proper."""
+    typer.echo(escaped(text), err=True)
 
 
 def number(value: float | None) -> str:
@@ -32,15 +34,16 @@ def span(numbers: Sequence[int]) -> str:
 def print_rows(rows: Sequence[tuple[str, str]]) -> None:
     width = max(len(label) for label, _ in rows)
     for label, value in rows:
-        typer.echo(f"{label:<{width}}  {value}")
+        typer.echo(escaped(f"{label:<{width}}  {value}"))
 
 
 def print_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """The first column and notes of many words to the left, numbers to the right, each as wide as it needs."""
-    columns = list(zip(names, *rows, strict=True))
+    lines = [[escaped(cell) for cell in row] for row in (names, *rows)]
+    columns = list(zip(*lines, strict=True))
     widths = [max(map(len, column)) for column in columns]
     left = [not i or any(cell.count(" ") > 1 for cell in column[1:]) for i, column in enumerate(columns)]
-    for row in (names, *rows):
+    for row in lines:
         shown = zip(row, widths, left, strict=True)
         cells = [cell.ljust(width) if begins else cell.rjust(width) for cell, width, begins in shown]
         typer.echo("  ".join(cells).rstrip())

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from logsparse.commands.printing import say
+
 
 def report(
     results: Annotated[Path, typer.Argument(metavar="RESULTS", help="result frame of a backtest")],
@@ -22,4 +24,4 @@ def report(
         from logsparse.saved import load
 
         maker = load(model)
-    typer.echo(f"wrote {run(results, out, model=maker, title=title)}", err=True)
+    say(f"wrote {run(results, out, model=maker, title=title)}")

@@ -10,19 +10,22 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal, Protocol
+from fractions import Fraction
+from typing import Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logsparse.checks import is_whole
-from logsparse.errors import ConfigError, DataError
+from logsparse.errors import ConfigError, DataError, shown
 
 Ints = NDArray[np.int64]
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
 _TICKS = {"s": SECOND, "min": 60 * SECOND, "h": 3600 * SECOND, "d": DAY, "w": 7 * DAY}
+_NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_NANOSECONDS |= {"D": 86_400 * 10**9, "W": 7 * 86_400 * 10**9}
 _MONTHS = {"mo": 1, "q": 3, "y": 12}
 # Spellings of pandas and polars; anchors such as the SUN of W-SUN are fixed by the data themselves.
 _SPELLINGS = {
@@ -40,6 +43,8 @@ _SPELLINGS = {
 _BELOW_SECONDS = ("ms", "us", "ns", "L", "U", "N")
 # Times and the ways between them must fit into 64 bits.
 FARTHEST = 2**62
+# No step in months is longer than all years that a date can have.
+_MOST_MONTHS = 12 * 9999
 # The smallest gap held by at least this share of all gaps is the step: rarer ones are mistakes, not steps.
 _STEP_SHARE = 0.1
 
@@ -66,21 +71,23 @@ class Freq:
     def parse(cls, asked: Step) -> Freq:
         """`15min`, `h`, `D`, `B`, `W`, `MS`, `ME`, `1y`, ..., a timedelta; an integer is a step of integer times."""
         if isinstance(asked, (timedelta, np.timedelta64)):
-            return cls._ticks(int(np.timedelta64(asked, "us").astype(np.int64)), asked)
-        text = str(getattr(asked, "freqstr", asked)).strip()
-        if is_whole(asked) or re.fullmatch(r"[0-9]+", text):
-            count, unit = int(text), "index"
+            return cls._ticks(_exactly(asked), asked)
+        if is_whole(asked):
+            count, unit, text = int(cast(int, asked)), "index", ""
         else:
-            match = re.fullmatch(r"([0-9]*)([A-Za-z]+)(?:-[A-Za-z]+)?", text)
-            count, written = (int(match[1] or 1), match[2]) if match else (0, "")
+            text = _spelled(asked)
+            # More digits than any step has are not counted: Python refuses to read thousands of them.
+            match = re.fullmatch(r"([0-9]{0,19})(?:([A-Za-z]+)(?:-[A-Za-z]+)?)?", text)
+            count, written = (int(match[1] or 1), match[2] or "") if match and text else (0, "")
             if written == "M":
                 raise ConfigError(
-                    "freq='M' may mean minutes or months.", got=repr(asked), hint="write 'min' or 'ME' (month ends)."
+                    "freq='M' may mean minutes or months.", got=shown(asked), hint="write 'min' or 'ME' (month ends)."
                 )
             if written in _BELOW_SECONDS:
                 raise _whole_seconds(asked)
-            unit = _SPELLINGS.get(written.lower(), written.lower())
-        if not 1 <= count <= FARTHEST // _TICKS.get(unit, 1) or (unit == "b" and count > 1):
+            unit = _SPELLINGS.get(written.lower(), written.lower()) or "index"
+        most = _MOST_MONTHS // _MONTHS[unit] if unit in _MONTHS else FARTHEST // _TICKS.get(unit, 1)
+        if not 1 <= count <= most or (unit == "b" and count > 1):
             unit = "?"
         if unit in _TICKS:
             return cls._ticks(count * _TICKS[unit], asked)
@@ -91,12 +98,12 @@ class Freq:
         return cls("business" if unit == "b" else "index", count)
 
     @classmethod
-    def _ticks(cls, count: int, asked: Step) -> Freq:
-        if count < 1:
+    def _ticks(cls, count: int | Fraction, asked: Step) -> Freq:
+        if not 1 <= count <= FARTHEST:
             raise _no_step(asked)
         if count % SECOND:
             raise _whole_seconds(asked)
-        return cls("tick", count)
+        return cls("tick", int(count))
 
     def __str__(self) -> str:
         """The shortest spelling that `parse` reads back."""
@@ -137,14 +144,16 @@ class Freq:
 
     def add(self, start: Ints, steps: Ints) -> Ints:
         """The time so many steps after `start`."""
+        # A month has at most 31 days, and five business days at most nine: no sum below can overflow.
+        longest = {"index": self.count, "tick": self.count, "business": 2 * DAY, "month": 31 * DAY * self.count}
+        farthest = longest[self.kind] * _extent(steps) + _extent(start)
+        if farthest > 2 * FARTHEST - 1:
+            raise DataError(
+                "Times must fit into 64-bit integers.",
+                got=f"times up to {farthest:.3g} after steps of {self}",
+                hint="count from a later start, or in larger units.",
+            )
         if self.kind in ("index", "tick"):
-            farthest = self.count * _extent(steps) + _extent(start)
-            if farthest > 2 * FARTHEST - 1:
-                raise DataError(
-                    "Times must fit into 64-bit integers.",
-                    got=f"times up to {farthest:.3g} after steps of {self}",
-                    hint="count from a later start, or in larger units.",
-                )
             return np.asarray(start + steps * self.count)
         day, rest = np.divmod(start, DAY)
         if self.kind == "business":
@@ -152,7 +161,7 @@ class Freq:
             return np.asarray(moved.astype(np.int64) * DAY + rest)
         month = _months(start) + steps * self.count
         last = _first_day(month + 1) - 1
-        target = last if self.month_end else np.minimum(_first_day(month) + (day - _first_day(_months(start))), last)
+        target = last if self.month_end else np.minimum(_first_day(month) + _day_of_month(start), last)
         return np.asarray(target * DAY + rest)
 
     def steps(self, start: Ints, time: Ints) -> Ints:
@@ -167,6 +176,14 @@ class Freq:
             steps = (_months(time) - _months(start)) // self.count
         return np.asarray(steps - (self.add(start, steps) > time))
 
+    def restart(self, start: int, late: int) -> int:
+        """The last step up to `late` from which steps can be counted anew: after January 31 that is not February 29."""
+        if self.kind == "month" and not self.month_end:
+            day = _day_of_month(np.array([start]))
+            while (_day_of_month(self.add(np.array([start]), np.array([late]))) != day).any():
+                late -= 1
+        return late
+
     def show(self, time: int) -> str:
         """A time on the clock, as a person writes it."""
         if self.kind == "index":
@@ -175,17 +192,34 @@ class Freq:
         return text.rstrip("0") if "." in text else text.removesuffix(" 00:00:00").removesuffix(":00")
 
 
+def _exactly(asked: timedelta | np.timedelta64) -> Fraction:
+    """Microseconds, counted without a limit: numpy's own conversion overflows without a word."""
+    if isinstance(asked, timedelta):
+        return Fraction(asked // timedelta(microseconds=1))
+    unit, multiple = np.datetime_data(asked.dtype)
+    if np.isnat(asked) or unit not in _NANOSECONDS:  # years and months of numpy have no length
+        return Fraction(0)
+    return Fraction(int(asked.astype(np.int64)) * multiple * _NANOSECONDS[unit], 1000)
+
+
+def _spelled(asked: object) -> str:
+    try:
+        return str(getattr(asked, "freqstr", asked)).strip()
+    except Exception as error:
+        raise _no_step(asked) from error
+
+
 def _no_step(asked: object) -> ConfigError:
     return ConfigError(
         "freq must be a number and a unit: s, min, h, D, B, W, MS, ME, QS, QE, YS, YE, or an integer.",
-        got=repr(asked),
+        got=shown(asked),
         hint="write for example freq='15min', freq='D' or freq='ME'.",
     )
 
 
 def _whole_seconds(asked: object) -> ConfigError:
     return ConfigError(
-        "Steps must be whole seconds.", got=repr(asked), hint="round the times, or count the steps with integers."
+        "Steps must be whole seconds.", got=shown(asked), hint="round the times, or count the steps with integers."
     )
 
 
@@ -221,7 +255,7 @@ def _infer_months(times: Ints, within: NDArray[np.bool_]) -> Freq | None:
         return None
     if (day == _first_day(months + 1) - 1).all():
         return Freq("month", _common(gaps), month_end=True)
-    if np.ptp(day - _first_day(months)) == 0:
+    if np.ptp(_day_of_month(times)) == 0:
         return Freq("month", _common(gaps))
     return None
 
@@ -245,3 +279,8 @@ def _months(time: Ints) -> Ints:
 
 def _first_day(month: Ints) -> Ints:
     return month.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+
+
+def _day_of_month(time: Ints) -> Ints:
+    """Counted from 0."""
+    return np.asarray(time // DAY - _first_day(_months(time)))

@@ -7,7 +7,7 @@ import polars as pl
 
 from logsparse.data.calendar import DAY, Ints
 from logsparse.data.panel import Panel
-from logsparse.data.times import UNTIL, When, from_wall, mixed_zones, moments, parse_time, to_days, to_wall
+from logsparse.data.times import LAST_DAY, UNTIL, When, from_wall, mixed_zones, moments, parse_time, to_days, to_wall
 from logsparse.errors import DataError
 
 
@@ -48,6 +48,12 @@ def stamps(panel: Panel, times: Ints) -> pl.Series:
     origin = panel.origin
     if origin.time_type == "integer":
         return pl.Series(times)
+    if times.max(initial=0) >= (LAST_DAY + 1) * DAY:
+        raise DataError(
+            "Times must lie in the years 1 to 9999.",
+            got=panel.freq.show(int(times.max())),
+            hint="mend times that are far off, or choose a shorter horizon.",
+        )
     if origin.zone:
         utc = from_wall(times, origin.zone) if panel.freq.counts_days else times
         column = pl.Series(utc.astype("datetime64[us]"))

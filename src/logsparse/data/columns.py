@@ -84,6 +84,8 @@ def names_once(names: Iterable[object]) -> list[str]:
     """Names as text, the second of two equal ones marked, so that a table can hold them all."""
     found: dict[str, None] = {}
     for name in map(str, names):
+        if any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise DataError("Column names must be valid Unicode.", got=f"{name!r}", hint="rename that column.")
         unique = name
         while unique in found:
             unique += _AGAIN

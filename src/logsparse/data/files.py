@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
 
 from logsparse.data.delimited import read_csv
+from logsparse.data.memory import A_COLUMN_BESIDE, check_memory
 from logsparse.data.parts import scan_folder
+from logsparse.data.reading import check_path, reading
 from logsparse.errors import DataError
 
 FileKinds = {
@@ -23,8 +25,6 @@ FileKinds = {
     ".arrow": "feather",
     ".ipc": "feather",
 }
-# polars panics over time zones that it does not know, such as +05:30 in a parquet file.
-_TROUBLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 
 
 def scan(path: Path, *, ids: str | None = None, needed: Sequence[str] = ()) -> pl.LazyFrame:
@@ -32,60 +32,53 @@ def scan(path: Path, *, ids: str | None = None, needed: Sequence[str] = ()) -> p
 
     `ids` names the column that a csv file must give as it is written, `needed` those that all parts must have.
     """
+    with reading(path=path):
+        lazy = _scan(path, ids, needed)
+        lazy.collect_schema()
+    return lazy
+
+
+def _scan(path: Path, ids: str | None, needed: Sequence[str]) -> pl.LazyFrame:
+    check_path(path)
     if path.is_dir():
-        return _checked(lambda: scan_folder(path, needed), path)
-    if not path.exists():
-        raise DataError.unreadable(path, "no such file")
+        return scan_folder(path, needed)
     kind = FileKinds.get(path.suffix.lower())
     if kind is None:
         raise DataError.unreadable(path, f"a file that ends in {path.suffix or 'nothing'}")
     if kind == "parquet":
-        return _checked(lambda: pl.scan_parquet(path, glob=False), path)
+        return pl.scan_parquet(path, glob=False)
     if kind == "csv":
-        return _checked(lambda: read_csv(path, ids).lazy(), path)
-    return _checked(lambda: pl.read_ipc(path).lazy(), path)
-
-
-def _checked(act: Callable[[], pl.LazyFrame], path: Path) -> pl.LazyFrame:
-    try:
-        lazy = act()
-        lazy.collect_schema()
-    except _TROUBLE as error:
-        raise DataError.unreadable(path, _polars_says(error)) from error
-    return lazy
+        return read_csv(path, ids).lazy()
+    return pl.scan_ipc(path, glob=False)
 
 
 def collect(lazy: pl.LazyFrame, columns: Sequence[str] | None = None) -> pl.DataFrame:
     """These columns of a table, or all."""
-    try:
+    with reading():
         return (lazy if columns is None else lazy.select(columns)).collect()
-    except _TROUBLE as error:
-        raise _broken(error) from error
 
 
 def schema_of(lazy: pl.LazyFrame) -> pl.Schema:
     """Names and types, without reading."""
-    try:
+    with reading():
         return lazy.collect_schema()
-    except _TROUBLE as error:
-        raise _broken(error) from error
 
 
-def _broken(error: BaseException) -> DataError:
-    return DataError(
-        "A table must be readable to its end.",
-        got=_polars_says(error),
-        hint="collect or open it with polars alone to see what is wrong.",
-    )
+def rows_of(lazy: pl.LazyFrame) -> int:
+    """The number of rows; of a parquet or feather file by what it says of itself, without reading."""
+    return int(collect(lazy.select(pl.len())).item())
 
 
-def _polars_says(error: BaseException) -> str:
-    return f"what polars reports as: {(str(error).splitlines() or [type(error).__name__])[0].rstrip('.')}"
+def collect_whole(lazy: pl.LazyFrame) -> pl.DataFrame:
+    """All columns, if they fit into memory."""
+    height, width = rows_of(lazy), len(schema_of(lazy))
+    check_memory(height * width * A_COLUMN_BESIDE, f"{height} rows of {width} columns")
+    return collect(lazy)
 
 
 def read(path: Path, *, ids: str | None = None) -> pl.DataFrame:
     """The whole file."""
-    return collect(scan(path, ids=ids))
+    return collect_whole(scan(path, ids=ids))
 
 
 def check_writable(path: Path, *, folder: bool = False) -> None:

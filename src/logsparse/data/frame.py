@@ -12,12 +12,15 @@ import numpy as np
 import polars as pl
 
 from logsparse.data.columns import Columns, Meaning, refuse_doubles, require
-from logsparse.data.files import collect, schema_of
+from logsparse.data.files import collect, rows_of, schema_of
 from logsparse.data.grid import check_size, lay_out, number_series, read_category, read_numbers
+from logsparse.data.memory import A_CELL, A_CELL_READ, A_COLUMN_BESIDE, A_LONG_ROW, check_memory
 from logsparse.data.panel import Floats, Origin, Panel
 from logsparse.data.table import Library, take_lazily
 from logsparse.data.times import looks_like_times
 from logsparse.errors import DataError
+
+# S series, L steps of a wide table
 
 _COLUMNS_AT_ONCE = 512
 # What pandas' to_csv and read_csv call the index that they wrote along.
@@ -32,14 +35,20 @@ def to_panel(data: Any, **columns: Unpack[Columns]) -> Panel:
     if isinstance(data, Panel):
         return data
     table, library = take_lazily(data, ids=ask.id_col, needed=ask.used)
-    if not schema_of(table) or collect(table.select(pl.len())).item() == 0:
+    if not schema_of(table) or (height := rows_of(table)) == 0:
         raise DataError("A frame must have rows.", got="an empty frame", hint="check what was read or filtered.")
     table = _without_row_numbers(table, ask)
     time_col = _wide_by(table, ask)
     if time_col is None:
         require(list(schema_of(table)), ask.used)
+        beside = A_COLUMN_BESIDE * (len(ask.covariates) + len(ask.static))
+        check_memory(height * (A_LONG_ROW + beside), f"{height} rows")
         return _from_long(collect(table, ask.used), ask, library)
     log.info("recognised a wide table: time column %r, one column a series", time_col)
+    width = len(schema_of(table))
+    check_memory(
+        height * (A_CELL * width + A_CELL_READ * min(width, _COLUMNS_AT_ONCE)), f"{height} rows of {width} columns"
+    )
     return _from_wide(table, ask, time_col, library)
 
 
@@ -98,7 +107,7 @@ def _from_long(table: pl.DataFrame, ask: Meaning, library: Library) -> Panel:
     begins = rows.begins
     steps = freq.steps(rows.times[begins][rows.codes], rows.times)
     lengths = steps[np.append(begins[1:], rows.times.size) - 1] + 1
-    check_size(rows, freq, lengths)
+    check_size(rows, freq, lengths, 1 + len(ask.covariates))
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     cells = indptr[rows.codes] + steps
 
@@ -118,7 +127,7 @@ def _from_long(table: pl.DataFrame, ask: Meaning, library: Library) -> Panel:
         static={name: read_category(table[name], rows) for name in ask.static},
         origin=Origin(library, "long", *origin),
     )
-    return _observed(panel)
+    return _begun(panel)
 
 
 def _from_wide(table: pl.LazyFrame, ask: Meaning, time_col: str, library: Library) -> Panel:
@@ -129,7 +138,7 @@ def _from_wide(table: pl.LazyFrame, ask: Meaning, time_col: str, library: Librar
     rows, freq, origin = lay_out((), np.zeros(len(stamps), np.int64), stamps, ask.freq)
     cells = freq.steps(np.full_like(rows.times, rows.times[0]), rows.times)
     length = int(cells[-1]) + 1
-    check_size(rows, freq, np.array([length]))
+    check_size(rows, freq, np.array([length]), len(names) + len(ask.covariates))
     straight = length == len(stamps) and bool((rows.order[1:] > rows.order[:-1]).all())
 
     def spread(column: pl.Series, into: Floats) -> None:
@@ -144,29 +153,20 @@ def _from_wide(table: pl.LazyFrame, ask: Meaning, time_col: str, library: Librar
     shared = {name: np.empty(length, np.float32) for name in ask.covariates}
     for name, into in shared.items():
         spread(collect(table, [name])[name], into)
-    values = np.empty(len(names) * length, np.float32)
-    starts, begins, end = [], [0], 0
-    for column in chain(first, _columns(table, names[_COLUMNS_AT_ONCE:])):
-        spread(column, values[end : end + length])
-        # A wide table can only say "not yet begun" by leaving the first cells empty.
-        late = int(np.argmax(~np.isnan(values[end : end + length]))) if np.isnan(values[end]) else 0
-        if late:
-            values[end : end + length - late] = values[end + late : end + length].copy()
-        starts.append(late)
-        end += length - late
-        begins.append(end)
-    indptr, late_S = np.array(begins, np.int64), np.array(starts, np.int64)
+    values_SL = np.empty((len(names), length), np.float32)
+    for column, into in zip(chain(first, _columns(table, names[_COLUMNS_AT_ONCE:])), values_SL, strict=True):
+        spread(column, into)
     panel = Panel(
-        values=values[:end],
-        indptr=indptr,
-        lengths=length - late_S,
+        values=values_SL.reshape(-1),
+        indptr=np.arange(len(names) + 1) * length,
+        lengths=np.full(len(names), length),
         ids=tuple(names),
-        starts=freq.add(np.full(len(names), rows.times[0]), late_S),
+        starts=np.full(len(names), rows.times[0]),
         freq=freq,
-        covariates={name: np.concatenate([into[late:] for late in starts]) for name, into in shared.items()},
+        covariates={name: np.tile(into, len(names)) for name, into in shared.items()},
         origin=Origin(library, "wide", *origin),
     )
-    return _observed(panel)
+    return _begun(panel)
 
 
 def _columns(table: pl.LazyFrame, names: list[str]) -> Iterator[pl.Series]:
@@ -178,13 +178,36 @@ def _columns(table: pl.LazyFrame, names: list[str]) -> Iterator[pl.Series]:
         yield from collect(table, names[begin : begin + _COLUMNS_AT_ONCE])
 
 
-def _observed(panel: Panel) -> Panel:
-    begins_empty = np.flatnonzero(np.isnan(panel.values[panel.indptr[:-1]]))
-    for series in begins_empty.tolist():
-        if np.isnan(panel[series]).all():
+def _begun(panel: Panel) -> Panel:
+    """The panel without the empty steps before each series' first value: they are no part of its life.
+
+    A wide table cannot leave them out and a long one need not write them, so neither may decide about a series' age.
+    """
+    late_S = np.zeros(len(panel), np.int64)
+    for series in np.flatnonzero(np.isnan(panel.values[panel.indptr[:-1]])).tolist():
+        seen = ~np.isnan(panel[series])
+        if not seen.any():
             raise DataError(
                 "Every series must have at least one value.",
                 got=f"none in series {panel.ids[series]!r}",
                 hint="leave that series out.",
             )
-    return panel
+        late_S[series] = panel.freq.restart(int(panel.starts[series]), int(np.argmax(seen)))
+    if not late_S.any():
+        return panel
+    indptr = np.concatenate([[0], np.cumsum(panel.lengths - late_S)])
+
+    def trim(flat: Floats) -> Floats:
+        # In place, from the first series on: a second copy of a large panel would be one too many.
+        for begin, end, old in zip(indptr, indptr[1:], panel.indptr[:-1] + late_S, strict=False):
+            flat[begin:end] = flat[old : old + end - begin]
+        return flat[: indptr[-1]]
+
+    return replace(
+        panel,
+        values=trim(panel.values),
+        indptr=indptr,
+        lengths=panel.lengths - late_S,
+        starts=panel.freq.add(panel.starts, late_S),
+        covariates={name: trim(flat) for name, flat in panel.covariates.items()},
+    )

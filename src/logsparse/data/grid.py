@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from logsparse.data.calendar import DAY, SECOND, Freq, Ints, Step, every_other_business_day, infer
+from logsparse.data.memory import A_CELL, check_memory
 from logsparse.data.panel import Floats, SeriesId, Static
 from logsparse.data.table import as_text
 from logsparse.data.times import moments, to_days
@@ -51,7 +52,7 @@ class Rows:
 
 def number_series(table: pl.DataFrame, id_col: str) -> tuple[tuple[SeriesId, ...], Ints]:
     """Series numbered in the order in which they first appear."""
-    column = table[id_col].alias("id")
+    column = table[id_col]
     if column.null_count():
         raise DataError(f"Every row needs an id in {id_col!r}.", got="empty ids", hint="fill or drop those rows.")
     if column.dtype.is_nested():
@@ -60,7 +61,7 @@ def number_series(table: pl.DataFrame, id_col: str) -> tuple[tuple[SeriesId, ...
             got=f"{column.dtype} such as {column.head(1).to_list()[0]!r}",
             hint="make a text of it first, or name another column with id_col=.",
         )
-    column = column if column.dtype.is_integer() else as_text(column)
+    column = (column if column.dtype.is_integer() else as_text(column)).alias("id")
     unique = column.unique(maintain_order=True)
     numbered = pl.DataFrame({"id": unique, "code": np.arange(len(unique))})
     codes = column.to_frame().join(numbered, on="id", how="left", maintain_order="left")["code"]
@@ -190,10 +191,10 @@ def _own_step(freq: Freq, rows: Rows) -> NDArray[np.bool_]:
     return np.asarray((largest > 1) & (counts >= 3) & (total == largest * counts))[rows.codes]
 
 
-def check_size(rows: Rows, freq: Freq, lengths: Ints) -> None:
-    """A grid may be sparse, not absurd; `lengths` in steps, by series."""
+def check_size(rows: Rows, freq: Freq, lengths: Ints, columns: int) -> None:
+    """A grid may be sparse, not absurd, and must fit into memory; `lengths` in steps, by series, of so many columns."""
     total = float(lengths.sum(dtype=np.float64))
-    if total > _EMPTIEST_GRID * rows.times.size + _SMALL_GRID:
+    if total * columns > _EMPTIEST_GRID * rows.times.size * columns + _SMALL_GRID:
         longest = int(np.argmax(lengths))
         own = rows.times[rows.codes == longest]
         span = f"{freq.show(int(own[0]))} to {freq.show(int(own[-1]))}"
@@ -203,13 +204,15 @@ def check_size(rows: Rows, freq: Freq, lengths: Ints) -> None:
             + (f", series {rows.ids[longest]!r} alone from {span}" if rows.ids else f", from {span}"),
             hint="give the true step with freq=, or mend times that are far off.",
         )
+    check_memory(A_CELL * total * columns, f"{total:.0f} steps in {columns} columns")
 
 
 def read_numbers(column: pl.Series, rows: Rows, freq: Freq, *, straight: bool = False) -> Floats:
     """Finite float32, NaN where nothing was observed, in the order of `rows` (or of the table, if `straight`)."""
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean or column.null_count() == len(column)):
         text = as_text(column)
-        wrong = (text.is_not_null() & text.cast(pl.Float64, strict=False).is_null()).to_numpy()
+        finite = text.cast(pl.Float64, strict=False).is_finite().fill_null(value=False)
+        wrong = (text.is_not_null() & ~finite).to_numpy()
         row = int(np.argmax(wrong if wrong.any() else text.is_not_null().to_numpy()))
         raise DataError(
             f"The column {column.name!r} must hold numbers.",

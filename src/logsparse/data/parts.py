@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import polars as pl
 
+from logsparse.data.reading import check_path
 from logsparse.errors import DataError
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -23,7 +24,7 @@ class _Part:
 
 def scan_folder(folder: Path, needed: Sequence[str]) -> pl.LazyFrame:
     """All parts below the folder, hidden ones left out; the columns `needed` must agree, others may differ."""
-    inside = [path.relative_to(folder) for path in sorted(folder.rglob("*.parquet")) if path.is_file()]
+    inside = [path.relative_to(folder) for path in sorted(folder.rglob("*.parquet")) if not path.is_dir()]
     # Names that begin so are other programs' notes and unfinished work, as for Spark and pyarrow.
     visible = [path for path in inside if not any(part.startswith((".", "_")) for part in path.parts)]
     if not visible:
@@ -43,6 +44,7 @@ def scan_folder(folder: Path, needed: Sequence[str]) -> pl.LazyFrame:
 
 
 def _scan_part(folder: Path, path: Path) -> _Part:
+    check_path(folder / path)
     lazy = pl.scan_parquet(folder / path, hive_partitioning=False, glob=False)
     schema = lazy.collect_schema()
     for part in path.parent.parts:

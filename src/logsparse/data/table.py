@@ -2,55 +2,75 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import narwhals as nw
+import numpy as np
 import polars as pl
 
 from logsparse.data.columns import names_once
-from logsparse.data.files import collect, scan
-from logsparse.data.times import fixed_zone
+from logsparse.data.files import collect, collect_whole, scan, schema_of
+from logsparse.data.objects import from_objects, texts
+from logsparse.data.reading import TROUBLE, reading
+from logsparse.data.times import zoned
 from logsparse.errors import DataError
 
 Library = Literal["pandas", "polars", "pyarrow"]
+# Times are read in these years only (data/times); beyond them these units of pandas do not fit into microseconds.
+_COARSE = ("datetime64[s]", "datetime64[ms]")
+_FIRST, _BEYOND = np.datetime64("0001-01-01", "s"), np.datetime64("10000-01-01", "s")
 
 
 def take(frame: Any, *, ids: str | None = None) -> tuple[pl.DataFrame, Library]:
     """A pandas, polars or pyarrow frame, or a path, as a polars table; and whose kind it was."""
     lazy, library = take_lazily(frame, ids=ids)
-    return collect(lazy), library
+    return collect_whole(lazy), library
 
 
 def take_lazily(frame: Any, *, ids: str | None = None, needed: Sequence[str] = ()) -> tuple[pl.LazyFrame, Library]:
-    """The same, with the columns of a parquet file left on disk until they are asked for."""
+    """The same, with the columns of a parquet file left on disk until they are asked for.
+
+    The columns `needed`, and the `ids`, must be readable; any other may hold anything.
+    """
     if isinstance(frame, (str, os.PathLike)):
         if not os.fspath(frame):
             raise DataError.unreadable("''", "an empty path")
         return scan(Path(frame), ids=ids, needed=needed), "polars"
-    if isinstance(frame, pl.LazyFrame):
+    if isinstance(frame, pl.LazyFrame) and pl.Object not in schema_of(frame).dtypes():
         return frame, "polars"
+    with reading():
+        named, make, library = _columns(collect(frame) if isinstance(frame, pl.LazyFrame) else frame)
+    names = names_once(name for name, _ in named)
+    table = []
+    for name, (_, column) in zip(names, named, strict=True):
+        try:
+            with reading(column=name):
+                table.append(make(name, column, name == ids))
+        except DataError:
+            if name in (*needed, ids):
+                raise
+            table.append(pl.Series(name, ["unreadable"]).new_from_index(0, len(column)))
+    return pl.DataFrame(table).lazy(), library
+
+
+def _columns(frame: Any) -> tuple[list[tuple[object, Any]], Callable[[str, Any, bool], pl.Series], Library]:
+    """The columns of a frame of any library, by name; what reads one of them (are they ids?); and the library."""
     if nw.dependencies.is_pandas_dataframe(frame):
-        named = _pandas_columns(frame)
-        names = names_once(name for name, _ in named)
-        table = pl.DataFrame([_from_pandas(name, column) for name, (_, column) in zip(names, named, strict=True)])
-        return table.lazy(), "pandas"
+        return _pandas_columns(frame), _from_pandas, "pandas"
     if nw.dependencies.is_pyarrow_table(frame):
-        names = names_once(frame.column_names)
-        table = pl.DataFrame([_from_arrow(name, column) for name, column in zip(names, frame.columns, strict=True)])
-        return table.lazy(), "pyarrow"
+        return list(zip(frame.column_names, frame.columns, strict=True)), _from_arrow, "pyarrow"
     try:
-        return nw.from_native(frame, eager_only=True).to_polars().lazy(), "polars"
+        table = nw.from_native(frame, eager_only=True).to_polars()
     except TypeError as error:
         raise DataError(
             "Data must be a pandas, polars or pyarrow frame, or the path of a file.",
             got=f"{type(frame).__module__}.{type(frame).__name__}",
             hint="make a frame of it first, for example with polars.DataFrame(...).",
         ) from error
+    return [(column.name, column) for column in table], _from_polars, "polars"
 
 
 def give(table: pl.DataFrame, library: Library) -> Any:
@@ -81,66 +101,43 @@ def _pandas_columns(frame: Any) -> list[tuple[object, Any]]:
     return levels + columns
 
 
-def _from_pandas(name: str, column: Any) -> pl.Series:
+def _from_polars(name: str, column: pl.Series, ids: bool) -> pl.Series:
+    return from_objects(name, column.to_list(), ids=ids) if column.dtype == pl.Object else column
+
+
+def _from_pandas(name: str, column: Any, ids: bool) -> pl.Series:
     """One pandas column, without the detour over pyarrow that not every pandas user has installed."""
     series = nw.from_native(column, series_only=True)
     if isinstance(series.dtype, nw.Datetime):
         zone = series.dtype.time_zone
         moment = series if zone is None else series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
         times = moment.to_numpy()
+        if times.dtype in _COARSE and ((times < _FIRST) | (times >= _BEYOND)).any():
+            return texts(name, [None if np.isnat(time) else time for time in times])
         # Nanoseconds are kept, so that what would be lost can be refused.
         stamps = pl.Series(name, times if times.dtype == "datetime64[ns]" else times.astype("datetime64[us]"))
-        return stamps if zone is None else _zoned(stamps, str(zone))
-    if isinstance(series.dtype, nw.Decimal):
-        series = series.cast(nw.Float64)
+        return stamps if zone is None else zoned(stamps, str(zone))
+    if series.dtype.is_decimal():
+        return from_objects(name, series.to_list(), ids=ids)
     if series.dtype.is_numeric() and not series.is_null().any():
         return pl.Series(name, series.to_numpy())
     if series.dtype.is_float():
         return pl.Series(name, series.cast(nw.Float64).to_numpy(), nan_to_null=True)
-    return _from_objects(name, series.to_list())
+    return from_objects(name, series.to_list(), ids=ids)
 
 
-def _from_objects(name: str, listed: list[Any]) -> pl.Series:
-    listed = [None if _is_missing(value) else value for value in listed]
-    zones = {str(value.tzinfo) for value in listed if isinstance(value, datetime)}
-    if len(zones) > 1:
-        return pl.Series(name, [str(value) for value in listed])  # polars would settle on one zone without a word
+def _from_arrow(name: str, column: Any, ids: bool) -> pl.Series:
+    kind = str(column.type)
     try:
-        column = pl.Series(name, listed, strict=False)
-    except (TypeError, ValueError, pl.exceptions.PolarsError):
-        return pl.Series(name, [str(value) for value in listed])
-    if column.dtype == pl.Object:
-        return pl.Series(name, [None if value is None else str(value) for value in listed])
-    if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone:
-        return _zoned(column.dt.convert_time_zone("UTC").dt.replace_time_zone(None), zones.pop())
-    return column
-
-
-def _from_arrow(name: str, column: Any) -> pl.Series:
-    zone = getattr(column.type, "tz", None)
-    try:
-        if zone is None:
+        if kind.startswith(("decimal256", "extension")):  # polars panics, or sees the bytes that a UUID is stored in
+            return from_objects(name, column.to_pylist(), ids=ids)
+        if not kind.startswith("timestamp"):
             return pl.Series(name, column)
         unit = {"s": "ms"}.get(column.type.unit, column.type.unit)
         utc = pl.Series(name, column.cast(f"timestamp[{unit}]"))
-        return _zoned(utc, str(zone))
-    except (TypeError, ValueError, pl.exceptions.PolarsError):  # pyarrow's own errors are among these
-        return pl.Series(name, [None if value is None else str(value) for value in column.to_pylist()])
-
-
-def _zoned(utc: pl.Series, zone: str) -> pl.Series:
-    """Naive UTC as times of a zone; where polars does not know its name, the instants stay in UTC."""
-    there = utc.dt.replace_time_zone("UTC")
-    try:
-        return there.dt.convert_time_zone(fixed_zone(zone))
-    except pl.exceptions.ComputeError:
-        return there
-
-
-def _is_missing(value: object) -> bool:
-    if isinstance(value, float):
-        return math.isnan(value)
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
+        return utc if column.type.tz is None else zoned(utc, str(column.type.tz))
+    except TROUBLE:
+        return from_objects(name, column.to_pylist(), ids=ids)
 
 
 def _to_pandas(column: pl.Series) -> Any:
@@ -156,5 +153,6 @@ def as_text(column: pl.Series) -> pl.Series:
     """A column of any kind as people would write it."""
     try:
         return column.cast(pl.String)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        return pl.Series(column.name, [None if value is None else str(value) for value in column.to_list()], pl.String)
+    except TROUBLE:
+        with reading(column=column.name):
+            return texts(column.name, column.to_list())

@@ -11,7 +11,8 @@ import polars as pl
 
 from logsparse.checks import is_whole
 from logsparse.data.calendar import DAY, FARTHEST, Ints
-from logsparse.errors import ConfigError, DataError
+from logsparse.data.reading import TROUBLE
+from logsparse.errors import ConfigError, DataError, shown
 
 UNTIL = "until"
 When = str | int | date | datetime | np.datetime64
@@ -25,10 +26,15 @@ _FIXED = r"(?:UTC|GMT)?([+-][0-9]{2}):?([0-9]{2})?"
 _FAR = DAY + DAY // 2
 
 
+# What a calendar date can be: the days of the years 1 to 9999, counted from 1970.
+_FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+
+
 def moments(column: pl.Series) -> tuple[pl.Series, str | None]:
     """A column of times as integers, dates or naive datetimes (UTC where there is a zone), and that zone."""
     if column.dtype in (pl.String, pl.Categorical, pl.Enum):
         column = from_text(column.cast(pl.String))
+    _refuse_far(column)
     if isinstance(column.dtype, pl.Datetime):
         if column.dtype.time_unit == "ns" and (fine := column.dt.nanosecond() % 1000 != 0).any():
             raise _too_fine(column.name, str(column.filter(fine)[:1].dt.to_string()[0]))
@@ -53,6 +59,22 @@ def moments(column: pl.Series) -> tuple[pl.Series, str | None]:
     )
 
 
+def _refuse_far(column: pl.Series) -> None:
+    """Years beyond those of people's calendars overflow one library or the other, some without a word."""
+    unit = "D" if column.dtype == pl.Date else getattr(column.dtype, "time_unit", "")
+    a_day = {"D": 1, "ms": DAY // 1000, "us": DAY}.get(unit)
+    if a_day is None:  # no dates, or nanoseconds, which reach from 1677 to 2262
+        return
+    counts = column.to_physical()
+    far = (counts < _FIRST_DAY * a_day) | (counts >= (LAST_DAY + 1) * a_day)
+    if far.any():
+        raise DataError(
+            f"Times in {column.name!r} must lie in the years 1 to 9999.",
+            got=f"{counts.filter(far).to_numpy().astype(f'datetime64[{unit}]')[0]}",
+            hint="mend times that are far off, or count the steps with integers.",
+        )
+
+
 def looks_like_times(column: pl.Series) -> bool:
     """Whether a column of text begins like a column of times."""
     first = column.drop_nulls().head(1)
@@ -65,6 +87,15 @@ def fixed_zone(name: str) -> str:
         return name
     hours, minutes = int(match[1]), int(match[2] or 0)
     return "UTC" if minutes or not -12 <= hours <= 14 or not hours else f"Etc/GMT{-hours:+d}"
+
+
+def zoned(utc: pl.Series, zone: str) -> pl.Series:
+    """Naive UTC as times of a zone; where polars does not know its name, the instants stay in UTC."""
+    there = utc.dt.replace_time_zone("UTC")
+    try:
+        return there.dt.convert_time_zone(fixed_zone(zone))
+    except TROUBLE:
+        return there
 
 
 def from_text(column: pl.Series) -> pl.Series:
@@ -183,7 +214,8 @@ def parse_time(when: When) -> pl.Series:
     value: Any = when
     try:
         if isinstance(value, np.datetime64):
-            value = value.astype("datetime64[us]").item()
+            year = 1970 + int(value.astype("datetime64[Y]").astype(np.int64))
+            value = value.astype("datetime64[us]").item() if 1 <= year <= 9999 else None
         if isinstance(value, datetime) and value.tzinfo is not None:
             value = value.astimezone(UTC)
         if isinstance(value, str):
@@ -194,7 +226,7 @@ def parse_time(when: When) -> pl.Series:
             return pl.Series(UNTIL, [int(value)])
         if isinstance(value, date) and value == value:  # noqa: PLR0124 - pandas' NaT is a date that equals nothing
             return pl.Series(UNTIL, [value])
-    except (DataError, ValueError) as error:
+    except TROUBLE as error:
         raise _no_time(when) from error
     raise _no_time(when)
 
@@ -202,6 +234,6 @@ def parse_time(when: When) -> pl.Series:
 def _no_time(when: object) -> ConfigError:
     return ConfigError(
         "until must be a time, or an integer where times are integers.",
-        got=repr(when),
+        got=shown(when),
         hint="write it like 2024-01-31 or 2024-01-31T15:00.",
     )
