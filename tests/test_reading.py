@@ -167,7 +167,7 @@ def test_a_lone_surrogate_in_a_column_name_is_refused() -> None:
 
 def test_lists_among_scalars_are_refused_where_they_are_used() -> None:
     assert to_panel(objects(note=[1, [2], "x"])).lengths.tolist() == [3]
-    for odd in ([2], (2,), {"a": 2}, np.array([2, 3])):
+    for odd in ([2], (2,), {"a": 2}, np.array([2, 3]), slice(2)):
         with pytest.raises(DataError, match=r"The column 'y' must hold numbers. Got .*2.* in series 'a' at 1"):
             to_panel(objects(y=[1, odd, 3]))
         with pytest.raises(DataError, match=r"The ids in 'unique_id' must be text or numbers. Got .*2"):

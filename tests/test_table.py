@@ -72,6 +72,11 @@ def test_objects_in_polars_can_be_ids() -> None:
     assert to_panel(pl.DataFrame({"unique_id": ids, "ds": [1, 2], "y": 1.0})).ids == (str(uuid.UUID(int=7)),)
 
 
+def test_uuids_of_arrow_are_ids_as_people_write_them() -> None:
+    ids = pa.array([uuid.UUID(int=7).bytes] * 2, pa.binary(16)).cast(pa.uuid())
+    assert to_panel(pa.table({"unique_id": ids, "ds": [1, 2], "y": [1.0, 2.0]})).ids == (str(uuid.UUID(int=7)),)
+
+
 @pytest.mark.parametrize(
     "values",
     [

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import importlib.util
 import json
+import os
 import selectors
 import subprocess
 import sys
@@ -70,6 +71,14 @@ def child(todo: Sequence[Task], seed: int) -> None:
 
 def results(todo: list[Task], seed: int, limit: float) -> Iterator[tuple[Task, dict[str, Any]]]:
     """What the children tell; one that hangs or dies is replaced."""
+    with tempfile.TemporaryDirectory(prefix="logsparse-fuzz-") as root:
+        # A child that is ended leaves its folder behind; it goes with this one.
+        yield from _results(todo, seed, limit, {**os.environ, "TMPDIR": root})
+
+
+def _results(
+    todo: list[Task], seed: int, limit: float, environment: dict[str, str]
+) -> Iterator[tuple[Task, dict[str, Any]]]:
     while todo:
         command = [sys.executable, "-m", "fuzz", "--child", "--seed", str(seed)]
         with subprocess.Popen(
@@ -78,6 +87,7 @@ def results(todo: list[Task], seed: int, limit: float) -> Iterator[tuple[Task, d
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=Path(__file__).parents[1],
+            env=environment,
         ) as process:
             assert process.stdin is not None
             process.stdin.write(json.dumps(todo).encode())

@@ -94,7 +94,7 @@ def _refuse_twins(name: str, values: list[Any], column: pl.Series) -> None:
     """Two ids that differ to Python, such as 1 and "1", must not become one series."""
     first: dict[Hashable, Any] = {}
     for value, became in zip(values, column.to_list(), strict=True):
-        if isinstance(value, _NESTED):
+        if isinstance(value, _NESTED) or type(value).__hash__ is None:
             raise DataError(
                 f"The ids in {name!r} must be text or numbers.",
                 got=shown(value),
