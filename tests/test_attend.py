@@ -390,12 +390,24 @@ def test_autocast_changes_neither_the_type_nor_the_numbers(pattern: Pattern) -> 
         (lambda x: StepCache.start(x, x, paths=3, steps=1).append(x[:, :1, 0], x[:, :1, 0]), "k of one step must be"),
         (lambda x: attend_step(x[:, :1, 0], StepCache.start(x, x, paths=3, steps=1), full(), 0), "q of one step must"),
         (lambda x: attend(anything(None), x, x, full()), "q must be a torch.Tensor. Got NoneType"),
-        (lambda x: attend(x, x, x.to_sparse(), full()), "v must be a dense tensor that holds numbers. Got torch.sparse"),
-        (lambda x: attend(x.to("meta"), x, x, full()), "q must be a dense tensor that holds numbers. Got a meta tensor"),
+        (
+            lambda x: attend(x, x, x.to_sparse(), full()),
+            "v must be a dense tensor that holds numbers. Got torch.sparse",
+        ),
+        (
+            lambda x: attend(x.to("meta"), x, x, full()),
+            "q must be a dense tensor that holds numbers. Got a meta tensor",
+        ),
         (lambda x: attend(x.long(), x.long(), x.long(), full()), "float32, float64 or bfloat16. Got q of torch.int64"),
         (lambda x: attention_weights(x, anything(None), full()), "k must be a torch.Tensor. Got NoneType"),
-        (lambda x: StepCache.start(anything(None), x, paths=1, steps=1), "history_k must be a torch.Tensor. Got NoneType"),
-        (lambda x: StepCache.start(x.long(), x.long(), paths=1, steps=1), "float32, float64 or bfloat16. Got history_k"),
+        (
+            lambda x: StepCache.start(anything(None), x, paths=1, steps=1),
+            "history_k must be a torch.Tensor. Got NoneType",
+        ),
+        (
+            lambda x: StepCache.start(x.long(), x.long(), paths=1, steps=1),
+            "float32, float64 or bfloat16. Got history_k",
+        ),
         (lambda x: StepCache.start(x, x[0], paths=1, steps=1), "The history must be keys and values of"),
         (lambda x: StepCache.start(x, x[None], paths=1, steps=1), "The history must be keys and values of"),
         (lambda x: StepCache.start(x, x, paths=1, steps=10**12), "A cache must fit into memory. Got 8000000000000"),
@@ -406,13 +418,22 @@ def test_autocast_changes_neither_the_type_nor_the_numbers(pattern: Pattern) -> 
         (lambda x: attend_step(step_of(x).to("meta"), cache_of(x), full(), 0), "Got a meta tensor"),
         (lambda x: attend_step(step_of(x).long(), cache_of(x), full(), 0), "Got q of torch.int64"),
         (lambda x: attend_step(step_of(x), cache_of(x), anything(None), 0), "pattern must be a Pattern. Got None"),
-        (lambda x: attend_step(step_of(x).requires_grad_(), cache_of(x), full(), 0), "attend_step computes no gradients."),
-        (lambda x: attend_step(step_of(x), cache_of(x.requires_grad_()), full(), 0), "attend_step computes no gradients."),
+        (
+            lambda x: attend_step(step_of(x).requires_grad_(), cache_of(x), full(), 0),
+            "attend_step computes no gradients.",
+        ),
+        (
+            lambda x: attend_step(step_of(x), cache_of(x.requires_grad_()), full(), 0),
+            "attend_step computes no gradients.",
+        ),
         (lambda x: attend(x, x, x, full(), starts=anything([0])), "starts must be an int64 tensor of (1,) on cpu"),
         (lambda x: attend(x, x, x, full(), starts=torch.zeros(2, dtype=torch.int64)), "Got (2,) torch.int64 on cpu"),
         (lambda x: attend(x, x, x, full(), starts=torch.zeros(1)), "Got (1,) torch.float32 on cpu"),
         (lambda x: attend(x, x, x, logsparse(), starts=torch.tensor([-1]), backend="native"), "no start below 0"),
-        (lambda x: attend(x, x, x, full(), starts=torch.tensor([1]), backend="sdpa"), "without dropout or padding only"),
+        (
+            lambda x: attend(x, x, x, full(), starts=torch.tensor([1]), backend="sdpa"),
+            "without dropout or padding only",
+        ),
     ],
 )
 def test_a_mistake_is_told_and_nothing_broadcasts(act: Callable[[torch.Tensor], object], message: str) -> None:

@@ -73,7 +73,13 @@ def test_in_the_synthetic_study_the_mean_of_the_seeds_meets_the_best_deepar() ->
     ]
     (line,) = lines(*seeds)
     pair = ["synthetic, t0=96", "transformer / deepar-80", "0.0200 / 0.0100", "no"]
-    assert line == ["in the synthetic study the Transformer beats DeepAR, each with a learning rate of its own", *pair, "-", "-", "the best of 2 sizes of DeepAR"]
+    assert line == [
+        "in the synthetic study the Transformer beats DeepAR, each with a learning rate of its own",
+        *pair,
+        "-",
+        "-",
+        "the best of 2 sizes of DeepAR",
+    ]
 
 
 def test_each_claim_is_told_in_a_sentence_with_its_figures() -> None:

@@ -88,7 +88,10 @@ def test_a_preset_brings_the_settings_of_the_paper_for_its_network(
     ("words", "text"),
     [
         (["model", "hours.csv", "--preset", "paper"], "--preset is for a model that is fitted here, by its name. Got"),
-        (["deepstate", "hours.csv", "--preset", "paper"], "A preset must be for one of: logsparse, deepar. Got 'deepst"),
+        (
+            ["deepstate", "hours.csv", "--preset", "paper"],
+            "A preset must be for one of: logsparse, deepar. Got 'deepst",
+        ),
         (["deepar", "hours.csv", "--preset", "papr"], "Got 'papr'. Hint: did you mean 'paper'?"),
         (["model", "hours.csv", "--horizon", 7], "Got 7 for a model of 6. Hint: leave it out, or fit another model."),
         (["model", "hours.csv", "--minutes", 1], "--minutes limits a training. Got --minutes 1, and nothing"),

@@ -23,7 +23,6 @@ from logsparse.tasks.ledger import Identity, Run, record, rows, trials
 from logsparse.tasks.traces import keep
 from logsparse.train.sealed import turn
 
-
 KNOWN = Identity({"context": 3}, "abc")
 
 

@@ -36,7 +36,11 @@ def test_with_the_settings_of_the_paper_it_has_three_layers_of_forty_and_sees_th
     config, beside = presets.named(name, "deepar"), presets.named(name)
     model = config.model
     assert (model.layers, model.width, model.lags, model.profiles, model.anchor) == (3, 40, (1,), (), False)
-    assert (model.likelihood, model.scale, model.embed_series) == ("gaussian", "one-plus-mean", beside.model.embed_series)
+    assert (model.likelihood, model.scale, model.embed_series) == (
+        "gaussian",
+        "one-plus-mean",
+        beside.model.embed_series,
+    )
     assert (config.train.optimiser, config.train.schedule, config.train.lr) == ("adam", "constant", 1e-3)
     # The windows are those of the paper's own model.
     assert (config.context, config.horizon, config.features) == (beside.context, beside.horizon, beside.features)

@@ -215,7 +215,10 @@ def test_trials_of_other_budgets_are_other_runs_and_may_stand_beside_each_other(
 @pytest.mark.parametrize(
     ("other", "field"),
     [
-        (Identity({"context": 4, "train": {"lr": 0.001, "epochs": 20}}, "abc"), "context 4, and 3 in the row of seed 0"),
+        (
+            Identity({"context": 4, "train": {"lr": 0.001, "epochs": 20}}, "abc"),
+            "context 4, and 3 in the row of seed 0",
+        ),
         (Identity({"context": 3, "train": {"lr": 0.002, "epochs": 20}}, "abc"), r"train\.lr 0\.002, and 0\.001 in"),
         (Identity({"context": 3, "train": {"lr": 0.001}}, "abc"), r"train\.epochs unknown, and 20 in"),
         (Identity(KNOWN.config, "abd"), "data abd, and abc in"),
@@ -235,7 +238,9 @@ def test_a_run_with_other_settings_or_data_than_its_cell_is_refused_by_the_field
     assert len(rows(tmp_path, "waves")) == 1
 
 
-@pytest.mark.parametrize(("was", "becomes", "field"), [("0.001", "0.5", r"train\.lr 0\.5"), (",abc,", ",abd,", "data abd")])
+@pytest.mark.parametrize(
+    ("was", "becomes", "field"), [("0.001", "0.5", r"train\.lr 0\.5"), (",abc,", ",abd,", "data abd")]
+)
 def test_a_table_whose_seeds_differ_in_more_than_the_seed_is_refused_by_the_field(
     was: str, becomes: str, field: str, tmp_path: Path
 ) -> None:
@@ -292,7 +297,9 @@ def test_an_earlier_row_of_another_seed_is_not_counted_beside_a_finished_one(tmp
     assert [row["seed"] for row in counted(rows(tmp_path, "waves"))] == ["0"]
 
 
-@pytest.mark.parametrize("path", sorted((Path(__file__).parents[1] / "results").glob("*.csv")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[1] / "results").glob("*.csv")), ids=lambda path: path.stem
+)
 def test_the_committed_rows_of_limited_minutes_are_trials(path: Path) -> None:
     found = rows(path.parent, path.stem)
     for row in found:

@@ -62,7 +62,9 @@ def test_covariates_are_those_of_the_paper() -> None:
 
 
 def test_every_preset_is_found_by_its_name_and_for_known_networks_only() -> None:
-    assert {name: presets.named(name) for name in presets.NAMES} == {name: make() for name, make in presets.NAMES.items()}
+    assert {name: presets.named(name) for name in presets.NAMES} == {
+        name: make() for name, make in presets.NAMES.items()
+    }
     assert {"paper", "solar", "m4-hourly"} <= set(presets.NAMES)
     with pytest.raises(ConfigError, match=r"A preset must be for one of: logsparse, deepar\. Got 'arima'\."):
         presets.named("solar", "arima")

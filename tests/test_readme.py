@@ -110,7 +110,12 @@ def _rival(name: str, model: str) -> list[Row]:
     return list({row["seed"]: row for row in found}.values())
 
 
-SOLAR, M4, TRAFFIC, FINE = "solar, 1 day x 7", "m4-hourly, 2 days", "traffic-c20-hourly, 1 day x 7", "solar-10min, 1 day x 7"
+SOLAR, M4, TRAFFIC, FINE = (
+    "solar, 1 day x 7",
+    "m4-hourly, 2 days",
+    "traffic-c20-hourly, 1 day x 7",
+    "solar-10min, 1 day x 7",
+)
 
 
 def _first_table() -> Iterator[str]:

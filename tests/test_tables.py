@@ -21,7 +21,6 @@ from logsparse.tasks.experiment import UNIDENTIFIED, Experiment
 from logsparse.tasks.ledger import COLUMNS, Row, Run
 from logsparse.tasks.published import SPARSE
 
-
 MODELS = ("paper", "default")
 
 

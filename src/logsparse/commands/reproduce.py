@@ -27,7 +27,9 @@ def reproduce(
     budget: Annotated[
         float | None, typer.Option(metavar="MINUTES", help="of training for each run: trials, no results [all epochs]")
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="runs of each cell [5 of the paper's models on its sets, else 1]")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="runs of each cell [5 of the paper's models on its sets, else 1]")
+    ] = None,
     out: Annotated[str, typer.Option("-o", "--out", metavar="<path>", help="folder of the results")] = "results",
     show: Annotated[bool, typer.Option("--show", help="only print what is recorded")] = False,
 ) -> None:
@@ -117,7 +119,11 @@ def _run(experiment: Experiment, models: Sequence[str], seeds: int | None, budge
         folder.mkdir(parents=True, exist_ok=True)
         with turn(folder, wait=False) as ours:
             # Looked at again: since this process began, another may have done it, or be at it.
-            ends = "" if ours and missing(out, {run: known[run]}) else f", {'done' if ours else 'being done'} by another process"
+            ends = (
+                ""
+                if ours and missing(out, {run: known[run]})
+                else f", {'done' if ours else 'being done'} by another process"
+            )
             say(f"run {number} of {len(todo)}: {run}{ends}")
             if not ends:
                 facts = experiment.carry_out(run, folder=folder)

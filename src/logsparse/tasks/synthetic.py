@@ -133,6 +133,4 @@ def figure(rows: Iterable[Row], _traces: Traces = NO_TRACES) -> Figure:
     return drawn
 
 
-SYNTHETIC = Experiment(
-    TASK, MODELS, runs, identify, carry_out, tables, figure, shows="Figure 4(b), error against t0"
-)
+SYNTHETIC = Experiment(TASK, MODELS, runs, identify, carry_out, tables, figure, shows="Figure 4(b), error against t0")
