@@ -1,4 +1,4 @@
-"""Other libraries' forecasters, our DeepAR and seasonal naive, given the same minutes -> R0.5, R0.9, wQL, coverage: rows of rivals.csv.
+"""Other libraries' forecasters, our DeepAR and seasonal naive, given the same minutes -> rows of rivals.csv.
 
     pip install neuralforecast gluonts lightning "pandas<3"     # for the comparison only
     LOGSPARSE_DATA=folder python benchmarks/rivals.py traffic --model nhits --minutes 5 [--test]

@@ -1,4 +1,4 @@
-"""The code of the README and of docs/extending.md runs, its commands and pictures exist, its figures are in the rows."""
+"""The code of the README and of docs/extending.md runs, its pictures exist, its figures are in the rows."""
 
 from __future__ import annotations
 
@@ -158,7 +158,8 @@ def _attention() -> Iterator[str]:
     times, memory = ({row["contender"]: row for row in part} for part in parts.values())
     share = memory["native"]["peak_mib"] / memory["masked SDPA"]["peak_mib"]
     yield (
-        f"at L = 4,096 with 32 channels per head LogSparse takes 1/{times['native']['both_ratio']:.0f} of the time of causal "
+        f"at L = 4,096 with 32 channels per head LogSparse takes "
+        f"1/{times['native']['both_ratio']:.0f} of the time of causal "
         f"attention, forward and backward, and {share:.2f} of the memory of the same pattern as a mask"
     )
 
@@ -225,7 +226,8 @@ def _main_and_matching() -> Iterator[str]:
     assert not refused
     share = {model: [f"{100 * left[CASE, model]['shares'][mark]:.0f} %" for mark in MARKS] for model in ("k=1", "k=6")}
     yield f"k = 6 gives {share['k=6'][0]} of a head's weight"
-    yield f"and {share['k=6'][1]} to lone spikes of the same height; k = 1 gives {share['k=1'][0]} and {share['k=1'][1]}"
+    one, six = share["k=1"], share["k=6"]
+    yield f"and {six[1]} to lone spikes of the same height; k = 1 gives {one[0]} and {one[1]}"
     one, six = (_here("matching", CASE, model) for model in ("k=1", "k=6"))
     losses, errors = ([float(row[name]) for row in (six, one)] for name in ("validation_nll", "R0.5"))
     assert losses[0] < losses[1]
@@ -238,7 +240,8 @@ def _claims() -> Iterator[str]:
         yield f"- {claim}: {verdict}"
     sparse, full = ([_minutes(_here("sparse", FINE, f"{kind}{end}")) for kind in kinds] for kinds, end in
                     ((("sparse", "sparse+conv"), ""), (("full", "full+conv"), "-length")))  # fmt: skip
-    yield f"its training took {sparse[0]} minutes instead of {full[0]}, with convolution {sparse[1]} instead of {full[1]}"
+    took = "its training took"
+    yield f"{took} {sparse[0]} minutes instead of {full[0]}, with convolution {sparse[1]} instead of {full[1]}"
 
 
 PARTS = (_first_table, _rivals, _attention, _table_4, _stand_ins, _synthetic, _main_and_matching, _claims)

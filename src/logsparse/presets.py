@@ -89,7 +89,7 @@ def paper() -> Config:
 
 
 def deepar(run: Config) -> Config:
-    """The same run by DeepAR as the paper has it beside its own model: 3 LSTM layers of 40 cells and the previous value.
+    """The same run by DeepAR as the paper has it beside its own model: 3 LSTM layers of 40 cells, the previous value.
 
     Windows, features and passes are those of the run; Adam at a constant rate, as in DeepAR's own paper.
     """

@@ -70,7 +70,7 @@ def check_starts(starts_B: Any, like: Tensor) -> None:
     right = isinstance(starts_B, Tensor) and starts_B.layout == torch.strided
     if not right or starts_B.shape != like.shape[:1] or starts_B.dtype != torch.int64 or starts_B.device != like.device:
         raise DataError(
-            f"starts must be an int64 tensor of ({len(like)},) on {like.device}: the first real position per batch row.",
+            f"starts must be an int64 tensor of ({len(like)},) on {like.device}: the first real position of each row.",
             got=_kind(starts_B),
             hint="(~padding).long().argmax(1) makes it of a mask that is true on the padding.",
         )

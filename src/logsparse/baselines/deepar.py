@@ -1,4 +1,4 @@
-"""DeepAR: the forecaster LogSparse with an LSTM in the place of attention; nothing else differs unless it is asked for."""
+"""DeepAR: the forecaster LogSparse with an LSTM in the place of attention; nothing else differs unless asked for."""
 
 from __future__ import annotations
 
