@@ -16,6 +16,7 @@ from logsparse.data.columns import names_once
 from logsparse.data.files import collect, scan
 from logsparse.data.times import fixed_zone
 from logsparse.errors import DataError
+from logsparse.forks import refuse_forked
 
 Library = Literal["pandas", "polars", "pyarrow"]
 
@@ -28,6 +29,7 @@ def take(frame: Any, *, ids: str | None = None) -> tuple[pl.DataFrame, Library]:
 
 def take_lazily(frame: Any, *, ids: str | None = None, needed: Sequence[str] = ()) -> tuple[pl.LazyFrame, Library]:
     """The same, with the columns of a parquet file left on disk until they are asked for."""
+    refuse_forked()
     if isinstance(frame, (str, os.PathLike)):
         if not os.fspath(frame):
             raise DataError.unreadable("''", "an empty path")
