@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -22,6 +23,12 @@ class Server:
     statuses: list[int] = field(default_factory=list)
     """What to answer instead, while there are any."""
     asked: list[dict[str, str]] = field(default_factory=list)
+    length: str | None = None
+    """What to say of the length instead of the truth."""
+    moved_to: str | None = None
+    """Where to look instead."""
+    drip: float = 0.0
+    """Seconds between two bytes, if it is to be slow."""
     sent: int = 0
     port: int = 0
 
@@ -40,6 +47,12 @@ class _Handler(BaseHTTPRequestHandler):
         name = self.path.lstrip("/")
         if told.statuses or name not in told.files:
             self.send_error(told.statuses.pop(0) if told.statuses else 404)
+            return
+        if told.moved_to:
+            self.send_response(302)
+            self.send_header("Location", told.moved_to)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
             return
         content, begin = told.files[name], self._begin()
         if begin > len(content):
@@ -67,9 +80,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(f"{len(body):x}\r\n".encode() + part + (b"\r\n0\r\n\r\n" if part == body else b""))
         else:
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", told.length or str(len(body)))
             self.end_headers()
-            self.wfile.write(part)
+            with suppress(ConnectionError):  # whoever refuses the answer hangs up
+                for at in range(0, len(part), 1 if told.drip else len(part)):
+                    self.wfile.write(part[at : at + 1] if told.drip else part)
+                    time.sleep(told.drip)
 
     def log_message(self, *_: object) -> None:
         pass

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from logsparse.datasets.catalogue import DATASETS
 from logsparse.datasets.download import download
 from logsparse.errors import DataError
 from original_files import packed
@@ -16,6 +19,7 @@ from small_server import Server, serving
 
 CONTENT = np.random.default_rng(0).bytes(2_500_000)
 PAGE = "https://example.org/page"
+MOST = 10_000_000
 
 
 @pytest.fixture
@@ -26,7 +30,7 @@ def server() -> Iterator[Server]:
 
 def fetch(server: Server, folder: Path, name: str = "data.bin") -> Path:
     target = folder / "new" / name
-    download(server.url(name), target, page=PAGE, verbose=False, tries=2, pause=0)
+    download(server.url(name), target, page=PAGE, most=MOST, verbose=False, tries=2, pause=0)
     assert sorted(path.name for path in target.parent.iterdir()) == [name]
     return target
 
@@ -153,7 +157,7 @@ def test_without_a_network_the_way_out_is_told_at_once(tmp_path: Path) -> None:
     with serving(Server()) as gone:
         url = gone.url("data.bin")
     with pytest.raises(DataError, match=rf"Got {url}: .*refused. Hint: download it by hand from {PAGE}"):
-        download(url, tmp_path / "data.bin", page=PAGE, pause=1000)
+        download(url, tmp_path / "data.bin", page=PAGE, most=MOST, pause=1000)
 
 
 def test_a_page_that_came_instead_of_an_archive_is_not_kept(server: Server, tmp_path: Path) -> None:
@@ -162,6 +166,70 @@ def test_a_page_that_came_instead_of_an_archive_is_not_kept(server: Server, tmp_
         fetch(server, tmp_path, "page.zip")
     assert list((tmp_path / "new").iterdir()) == []
     assert fetch(server, tmp_path, "all.zip").exists()
+
+
+def refused(server: Server, folder: Path, reason: str, **limits: float) -> None:
+    """At once, by one clear line, with nothing left on disk."""
+    words: dict[str, Any] = {"most": MOST, **limits}
+    with pytest.raises(
+        DataError, match=rf"^An original must be there to download. Got .*: {reason}. Hint: download it"
+    ):
+        download(server.url("data.bin"), folder / "data.bin", page=PAGE, verbose=False, pause=1000, **words)
+    assert len(server.asked) == 1
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("length", ["abc", "-5", "1.5", "9" * 5000])
+def test_a_length_that_is_no_number_of_bytes_is_refused(length: str, server: Server, tmp_path: Path) -> None:
+    server.length = length
+    refused(server, tmp_path, rf"a Content-Length of '{length[:40]}', which is no number of bytes")
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["declared", "not declared"])
+def test_content_larger_than_expected_is_refused(chunked: bool, server: Server, tmp_path: Path) -> None:
+    server.chunked = chunked
+    refused(server, tmp_path, r"[\d,]+ bytes, where at most 1,000,000 are expected", most=1_000_000)
+    assert server.sent <= len(CONTENT)
+
+
+def test_a_redirection_away_from_the_web_is_not_followed(server: Server, tmp_path: Path) -> None:
+    server.moved_to = "FTP://127.0.0.1/data.bin"
+    refused(server, tmp_path, "only http and https are followed, not ftp://127.0.0.1/data.bin")
+
+
+def test_a_redirection_to_a_file_is_not_followed(server: Server, tmp_path: Path) -> None:
+    server.moved_to = "file:///etc/hostname"
+    refused(server, tmp_path, r"HTTP 302 .*file:///etc/hostname.*")
+
+
+def test_a_redirection_within_the_web_is_followed(server: Server, tmp_path: Path) -> None:
+    with serving(Server({"data.bin": b"old"}, moved_to=server.url("data.bin"))) as old:
+        assert fetch(old, tmp_path).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/a", "file:///etc/hostname", "/etc/hostname"])
+def test_only_the_web_is_asked(url: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=rf"Got {url}: only http and https are followed, not {url}. Hint: download it"):
+        download(url, tmp_path / "data.bin", page=PAGE, most=MOST)
+
+
+def test_a_server_that_trickles_is_left_when_the_time_is_over(server: Server, tmp_path: Path) -> None:
+    server.drip = 0.01
+    begun = time.monotonic()
+    text = r"the time for this download is over. Hint: run the command again, which goes on after [1-9]\d* bytes"
+    with pytest.raises(DataError, match=text):
+        download(server.url("data.bin"), tmp_path / "data.bin", page=PAGE, most=MOST, seconds=0.5, verbose=False)
+    assert time.monotonic() - begun < 10
+    server.drip = 0.0
+    assert 0 < (tmp_path / "data.bin.part").stat().st_size < 1000
+    download(server.url("data.bin"), tmp_path / "data.bin", page=PAGE, most=MOST, verbose=False)
+    assert (tmp_path / "data.bin").read_bytes() == CONTENT
+    assert server.asked[1]["Range"].startswith("bytes=")
+
+
+def test_every_source_that_is_downloaded_has_a_limit() -> None:
+    sources = {dataset.source for dataset in DATASETS if dataset.source}
+    assert all(source.most > 0 for source in sources if source.urls)
 
 
 def test_trouble_of_the_disk_is_not_taken_for_trouble_of_the_way(server: Server, tmp_path: Path) -> None:
@@ -176,5 +244,5 @@ def test_progress_is_told_in_megabytes(
     chunked: bool, said: str, server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.chunked = chunked
-    download(server.url("data.bin"), tmp_path / "data.bin", page=PAGE)
+    download(server.url("data.bin"), tmp_path / "data.bin", page=PAGE, most=MOST)
     assert f"downloading data.bin, MB: {said}, 0m00s, done" in capsys.readouterr().err

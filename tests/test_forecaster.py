@@ -284,6 +284,19 @@ def test_a_run_that_was_interrupted_is_taken_up_from_its_folder(tmp_path: Path) 
         )
 
 
+def test_the_same_seed_gives_the_same_weights_and_with_other_threads_nearly_the_same() -> None:
+    threads = torch.get_num_threads()
+    found = []
+    try:
+        for count in (1, 1, 2):
+            torch.set_num_threads(count)
+            found.append(torch.cat([weight.flatten() for weight in quick().fit(frame()).network_.parameters()]))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(found[0], found[1])
+    torch.testing.assert_close(found[2], found[0], rtol=0, atol=1e-4)
+
+
 def test_the_best_of_several_seeds_is_kept() -> None:
     config = small.config(epochs=1, seeds=3)
     stories = [quick(config=small.config(epochs=1), seed=seed).fit(frame()).story_.best for seed in range(3)]

@@ -6,6 +6,8 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+import logsparse.forks  # noqa: F401 (from now on every fork is noticed)
+
 if TYPE_CHECKING:
     from logsparse.backtesting import backtest
     from logsparse.baselines.classical import AutoArima, AutoEts

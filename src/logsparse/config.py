@@ -186,7 +186,7 @@ class TrainConfig:
     validation_windows: int = 1024
     """Validation windows looked at, spread evenly over all there are."""
     minutes: float | None = None
-    """Time after which training stops at the next step; none: no limit."""
+    """Time after which training stops at the next step, so that the result follows the clock; none: no limit."""
     seeds: int = 1
     """Runs from different seeds; the one with the lowest validation loss is kept."""
     held_back: int | None = None

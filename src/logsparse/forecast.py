@@ -22,6 +22,7 @@ from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.table import give
 from logsparse.data.times import When
 from logsparse.errors import ConfigError, DataError, NotFittedError, StepUnknownError
+from logsparse.forks import refuse_forked
 from logsparse.levels import LEVELS, Levels, check_levels
 
 if TYPE_CHECKING:
@@ -156,10 +157,8 @@ class Forecaster(ABC):
         return None
 
     def check(self) -> None:
-        """Refuse settings that cannot be meant, before any data are read; a subclass adds its own.
-
-        What a check returns is kept: plain Python values can be saved, and do not overflow as numbers of numpy do.
-        """
+        """Refuse settings that cannot be meant; keep what checks return, which can be saved. Subclasses add theirs."""
+        refuse_forked()
         self.horizon = whole("horizon", self.horizon, hint="count the steps to forecast.")
 
     def check_quantiles(self, quantiles: Levels | None) -> tuple[float, ...]:

@@ -56,7 +56,8 @@ class Plan:
 class LogSparse(Forecaster):
     """`config` sets everything; without it the settings follow from the data (`config_` tells them after `fit`).
 
-    `minutes` bounds the training of each seed, `samples` is the number of sample paths a forecast draws.
+    `minutes` bounds the training of each seed, `samples` is the number of sample paths a forecast draws. The same seed
+    gives the same result on one machine with the same number of threads and without `minutes`, which follow the clock.
     """
 
     changeable = ("seed", "device", "minutes", "samples", "verbose")

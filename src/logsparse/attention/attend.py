@@ -6,14 +6,14 @@
 | backend | what it does | when `auto` takes it |
 |---|---|---|
 | native | the C++ kernel: time O(L * M), memory O(L), any strides | on a CPU, where it was built |
-| sdpa | torch's own attention | full pattern, no dropout, no padding; not where native has channel-first memory to read |
+| sdpa | torch's own attention | full pattern, no dropout, no padding; not where native reads channel-first memory |
 | shifted | plain torch, memory O(L * M) | otherwise |
 | dense | an L x L mask: the oracle of the tests | never |
 
 All of them give the same numbers for finite inputs, with dropout too: its mask depends on the seed and the cell only.
-NaNs are not isolated between rows: where SDPA serves, they spread as 0 * NaN does. What stands in padding is never
-seen, NaN or not: no weight goes to it, and its own rows are 0. The result has the type of q, autocast or not. The kernel
-keeps its log-sum-exp in the type of q: float32 gradients lose digits where scores pass 1e4.
+NaNs are not isolated between rows: where SDPA serves, they spread as 0 * NaN does. Padding is never seen, NaN or
+not: no weight goes to it, and its own rows are 0. The result has the type of q, autocast or not. The kernel keeps
+its log-sum-exp in the type of q: float32 gradients lose digits where scores pass 1e4.
 `torch.compile(fullgraph=True)` takes dropout from the global generator only.
 """
 

@@ -41,7 +41,9 @@ def fit(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="a setting, such as model.layers=6; repeatable"),
     ] = None,
-    seed: Annotated[int, typer.Option(help="of all that is drawn in training and forecasting")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="of all that is drawn; same result with as many threads and no --minutes")
+    ] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     covariates: Annotated[str | None, typer.Option(help="columns known in the future too: a,b")] = None,
     static: Annotated[str | None, typer.Option(help="columns with one category a series: a,b")] = None,

@@ -17,6 +17,7 @@ from logsparse.data.objects import from_objects, texts
 from logsparse.data.reading import TROUBLE, reading
 from logsparse.data.times import zoned
 from logsparse.errors import DataError
+from logsparse.forks import refuse_forked
 
 Library = Literal["pandas", "polars", "pyarrow"]
 # Times are read in these years only (data/times); beyond them these units of pandas do not fit into microseconds.
@@ -35,6 +36,7 @@ def take_lazily(frame: Any, *, ids: str | None = None, needed: Sequence[str] = (
 
     The columns `needed`, and the `ids`, must be readable; any other may hold anything.
     """
+    refuse_forked()
     if isinstance(frame, (str, os.PathLike)):
         if not os.fspath(frame):
             raise DataError.unreadable("''", "an empty path")

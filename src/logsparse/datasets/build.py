@@ -55,7 +55,7 @@ def _fetched(url: str, source: Source, *, again: bool, verbose: bool) -> Path:
     """Kept beside the sets: two of them may come from one archive."""
     path = folder() / ORIGINALS / url.rpartition("/")[2]
     if again or not path.exists():
-        download(url, path, page=source.page, verbose=verbose)
+        download(url, path, page=source.page, most=source.most, verbose=verbose)
     return path
 
 

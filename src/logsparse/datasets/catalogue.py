@@ -19,6 +19,8 @@ class Source:
     reader: str
     """`module:function`, from the files and a data set to a table."""
     urls: tuple[str, ...] = ()
+    most: int = 0
+    """Bytes of one download at most: well above what is expected, far below what fills a disk."""
     login: bool = False
 
 
@@ -57,6 +59,7 @@ class DataSet:
 
 _UCI = "https://archive.ics.uci.edu"
 _M4 = "https://raw.githubusercontent.com/Mcompetitions/M4-methods/master/Dataset"
+_GIGABYTE = 1_000_000_000
 
 ELECTRICITY = Source(
     title="UCI ElectricityLoadDiagrams20112014",
@@ -64,6 +67,7 @@ ELECTRICITY = Source(
     files=("LD2011_2014.txt",),
     reader="logsparse.datasets.electricity:table",
     urls=(f"{_UCI}/static/public/321/electricityloaddiagrams20112014.zip",),
+    most=_GIGABYTE,
 )
 TRAFFIC = Source(
     title="UCI PEMS-SF",
@@ -71,6 +75,7 @@ TRAFFIC = Source(
     files=("PEMS_train", "PEMS_test", "PEMS_trainlabels", "PEMS_testlabels", "randperm", "stations_list"),
     reader="logsparse.datasets.traffic:table",
     urls=(f"{_UCI}/static/public/204/pems+sf.zip",),
+    most=_GIGABYTE,
 )
 SOLAR = Source(
     title="NREL solar power data, Alabama 2006",
@@ -78,6 +83,7 @@ SOLAR = Source(
     files=("Actual_*_2006_*_5_Min.csv",),
     reader="logsparse.datasets.solar:table",
     urls=("https://www.nrel.gov/grid/assets/downloads/al-pv-2006.zip",),
+    most=_GIGABYTE,
 )
 WIND = Source(
     title="30 years of European wind generation, by country",
@@ -92,6 +98,7 @@ M4 = Source(
     files=("Hourly-train.csv", "Hourly-test.csv", "M4-info.csv"),
     reader="logsparse.datasets.m4:table",
     urls=(f"{_M4}/Train/Hourly-train.csv", f"{_M4}/Test/Hourly-test.csv", f"{_M4}/M4-info.csv"),
+    most=_GIGABYTE // 10,
 )
 
 DATASETS = (

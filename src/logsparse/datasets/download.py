@@ -12,8 +12,10 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException, HTTPMessage, HTTPResponse
 from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
 
 from logsparse.errors import DataError
 from logsparse.progress import Progress
@@ -21,6 +23,9 @@ from logsparse.progress import Progress
 _BLOCK = 1 << 18
 _MEGABYTE = 1_000_000
 _SECONDS_OF_SILENCE = 60.0
+# Half a gigabyte in that time is 23 kB a second.
+_LONGEST = 6 * 3600.0
+_DIGITS = "[0-9]{1,18}"
 # Answers that may be better next time: too many requests, and troubles of the server's own.
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
 
@@ -35,22 +40,79 @@ class Note:
     size: int | None
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What one download may take."""
+
+    most: int
+    """Bytes."""
+    until: float
+    """`time.monotonic()` of its end."""
+
+    def check(self, size: int) -> None:
+        """Content of this size, declared or received, by now."""
+        if size > self.most:
+            raise _RefusedError(f"{size:,} bytes, where at most {self.most:,} are expected")
+        if time.monotonic() > self.until:
+            raise _TooLongError("the time for this download is over")
+
+
 class _CutOffError(Exception):
     """The connection ended before the content did."""
+
+
+class _TooLongError(Exception):
+    """It takes too long; what came may be continued."""
+
+
+class _RefusedError(Exception):
+    """The answer cannot be the original: another try would bring the same."""
+
+
+class _WebOnly(urllib.request.HTTPRedirectHandler):
+    """urllib would follow a redirection to ftp too."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> urllib.request.Request | None:
+        _check_scheme(newurl)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _check_scheme(url: str) -> None:
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise _RefusedError(f"only http and https are followed, not {url}")
 
 
 # Troubles of the way; those of the disk are none of them and end the work at once.
 _LOST = (urllib.error.URLError, HTTPException, _CutOffError, ConnectionError, TimeoutError, ssl.SSLError)
 
 
-def download(url: str, target: Path, *, page: str, verbose: bool = True, tries: int = 5, pause: float = 1.0) -> None:
-    """Write `target`, or say what a person can do on `page`. Only tries that bring nothing new are counted."""
+def download(
+    url: str,
+    target: Path,
+    *,
+    page: str,
+    most: int,
+    seconds: float = _LONGEST,
+    verbose: bool = True,
+    tries: int = 5,
+    pause: float = 1.0,
+) -> None:
+    """Write `target` of at most `most` bytes, or say what to do on `page`. Only tries without new bytes are counted."""
     part = target.with_name(f"{target.name}.part")
     farthest, fruitless = _size(part), 0
+    limits = Limits(most, time.monotonic() + seconds)
     while True:
         try:
-            _attempt(url, part, verbose=verbose)
+            _check_scheme(url)
+            _attempt(url, part, limits, verbose=verbose)
             break
+        except _RefusedError as error:
+            _forget(part)
+            raise _failed(url, error, page) from error
+        except _TooLongError as error:
+            raise _failed(url, error, page, _size(part)) from error
         except urllib.error.HTTPError as error:
             error.close()
             reason: object = f"HTTP {error.code} {error.reason}"
@@ -74,7 +136,7 @@ def download(url: str, target: Path, *, page: str, verbose: bool = True, tries: 
     _note_file(part).unlink(missing_ok=True)
 
 
-def _attempt(url: str, part: Path, *, verbose: bool) -> None:
+def _attempt(url: str, part: Path, limits: Limits, *, verbose: bool) -> None:
     note, have = _read_note(part), _size(part)
     if note is None or note.url != url or note.mark is None:
         note, have = None, 0
@@ -84,9 +146,9 @@ def _attempt(url: str, part: Path, *, verbose: bool) -> None:
     headers = {"User-Agent": "logsparse", "Accept-Encoding": "identity"}
     if note and have:
         headers |= {"Range": f"bytes={have}-", "If-Range": str(note.mark)}
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - the catalogue's own URLs
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - of the web, as was checked
     try:
-        response: HTTPResponse = urllib.request.urlopen(request, timeout=_SECONDS_OF_SILENCE)  # noqa: S310
+        response: HTTPResponse = urllib.request.build_opener(_WebOnly).open(request, timeout=_SECONDS_OF_SILENCE)
     except urllib.error.HTTPError as error:
         if error.code == 416 and have:
             # The part is as long as the content or longer: what it is worth is unknown.
@@ -97,6 +159,7 @@ def _attempt(url: str, part: Path, *, verbose: bool) -> None:
     part.parent.mkdir(parents=True, exist_ok=True)
     with response:
         begin, size = _place(response)
+        limits.check(size or 0)
         if begin and note:
             if begin != have or note.size not in (None, size) or note.mark != (_mark(response) or note.mark):
                 _forget(part)
@@ -106,8 +169,9 @@ def _attempt(url: str, part: Path, *, verbose: bool) -> None:
         got = begin
         with part.open("ab" if begin else "wb") as out:
             for block in _shown(response, part.name.removesuffix(".part"), begin, size, verbose=verbose):
-                out.write(block)
                 got += len(block)
+                limits.check(got)
+                out.write(block)
         if size is not None and got != size:
             raise _CutOffError(f"the connection ended after {got:,} of {size:,} bytes")
 
@@ -115,11 +179,13 @@ def _attempt(url: str, part: Path, *, verbose: bool) -> None:
 def _place(response: HTTPResponse) -> tuple[int, int | None]:
     """Where in the content the answer begins, and how large the content is."""
     if response.status == 206:
-        match = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", response.headers.get("Content-Range", ""))
+        match = re.fullmatch(rf"bytes ({_DIGITS})-{_DIGITS}/({_DIGITS})", response.headers.get("Content-Range", ""))
         if match is None:
             raise _CutOffError("the server does not say where its part begins")
         return int(match[1]), int(match[2])
     length = response.headers.get("Content-Length")
+    if length and not re.fullmatch(_DIGITS, length):
+        raise _RefusedError(f"a Content-Length of {length[:40]!r}, which is no number of bytes")
     return 0, int(length) if length else None
 
 
@@ -133,7 +199,8 @@ def _shown(response: HTTPResponse, name: str, begin: int, size: int | None, *, v
     with Progress(f"downloading {name}, MB", total, verbose=verbose) as progress:
         got = begin
         progress.skip_to(begin // _MEGABYTE)
-        while block := response.read(_BLOCK):
+        # What is there, and not a whole block: a server that trickles would fill one for days.
+        while block := response.read1(_BLOCK):
             yield block
             got += len(block)
             reached = total if got == size and total is not None else got // _MEGABYTE
