@@ -103,7 +103,7 @@ def test_a_full_disk_leaves_the_old_checkpoint_and_no_litter(tmp_path: Path, mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(DataError, match=r"A checkpoint must be writable\. Got .*: No space left"):
         save(tmp_path, {"weight": torch.zeros(1)}, {"step": 2})
     assert files(tmp_path) == before
     assert load(tmp_path).state == {"step": 1}

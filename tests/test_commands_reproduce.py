@@ -19,7 +19,7 @@ from logsparse.tasks.catalogue import EXPERIMENTS
 from logsparse.tasks.experiment import Experiment
 from logsparse.tasks.ledger import Run, record
 from logsparse.tasks.traces import keep
-from logsparse.train.sealed import turn
+from logsparse.storage import turn
 
 
 def test_what_is_recorded_is_not_run_again_and_is_shown(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_the_claim_of_a_killed_process_ends_with_it(tmp_path: Path) -> None:
     code = f"""
 import time
 from pathlib import Path
-from logsparse.train.sealed import turn
+from logsparse.storage import turn
 with turn(Path({str(tmp_path)!r})):
     print("claimed", flush=True)
     time.sleep(60)

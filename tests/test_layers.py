@@ -15,7 +15,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # Each file may import only what stands above it. CONTRIBUTING.md shows the same picture.
 ORDER = [
-    "errors", "checks",
+    "errors", "checks", "storage",
     "attention.reach", "attention.pattern",
     "config", "presets",
     "data.calendar", "data.panel", "data.columns", "data.times",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,14 @@ from typing import Any
 from torch import Tensor
 
 from logsparse.errors import DataError
+from logsparse.storage import clear_parts, read_file, seal, write_whole
 from logsparse.train.sealed import (
     check_document,
     pack_document,
     pack_tensors,
     plain,
-    read_file,
-    seal,
     unpack_object,
     unpack_tensors,
-    write_whole,
 )
 
 FORMAT = "logsparse-checkpoint"
@@ -44,7 +43,6 @@ def save(
 ) -> None:
     """Write the pair; a checkpoint of the same name is replaced in one stroke."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     blob = pack_tensors(tensors)
     entry = seal(blob)
     file = f"{name}-{entry['sha256'][:16]}.safetensors"
@@ -54,11 +52,14 @@ def save(
         "tensors": {"file": file, **entry},
         "state": plain(state, "The state of a checkpoint"),
     }
-    write_whole(folder / file, blob)
-    write_whole(folder / f"{name}.json", pack_document(content))
-    for old in folder.iterdir():
-        if old.name != file and re.fullmatch(_leftovers(name), old.name):
-            old.unlink(missing_ok=True)
+    clear_parts(folder, _tensor_file(name))
+    write_whole(folder / file, blob, "A checkpoint")
+    write_whole(folder / f"{name}.json", pack_document(content), "A checkpoint")
+    # The new pair is whole: tensors of earlier ones that cannot be removed now are removed by the next save.
+    with suppress(OSError):
+        for old in folder.iterdir():
+            if old.name != file and re.fullmatch(_tensor_file(name), old.name):
+                old.unlink(missing_ok=True)
 
 
 def exists(folder: str | Path, *, name: str = "checkpoint") -> bool:
@@ -94,11 +95,6 @@ def _read_document(path: Path) -> dict[str, Any]:
 
 def _tensor_file(name: str) -> str:
     return re.escape(name) + r"-[0-9a-f]{16}\.safetensors"
-
-
-def _leftovers(name: str) -> str:
-    """Tensors of earlier checkpoints, and what a killed writer left."""
-    return _tensor_file(name) + r"(\.part)?"
 
 
 def _damaged(path: Path, reason: str) -> DataError:

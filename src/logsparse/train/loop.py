@@ -20,6 +20,7 @@ from logsparse.data.windows import Batch
 from logsparse.errors import LogsparseError
 from logsparse.model.network import Network
 from logsparse.progress import Progress
+from logsparse.storage import write_whole
 from logsparse.train.average import WeightAverage
 from logsparse.train.batches import Draws, TrainingSet
 from logsparse.train.checkpoint import exists, load, save
@@ -190,7 +191,7 @@ class Training:
             folder, tensors, {**state, "optimiser": settings, "average": counts, "stopping": stopping}, name=CHECKPOINT
         )
         lines = (json.dumps({"seed": self.seed, **row}) + "\n" for row in self.story.rows)
-        (folder / "metrics.jsonl").write_text("".join(lines))
+        write_whole(folder / "metrics.jsonl", "".join(lines).encode(), "The losses of a training")
 
     def _resume(self, folder: Path) -> None:
         checkpoint = load(folder, name=CHECKPOINT)
