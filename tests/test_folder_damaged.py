@@ -204,7 +204,7 @@ def test_an_unknown_format_is_neither_read_nor_written_over(
 
 def test_weights_that_are_no_numbers_are_refused(model: Path) -> None:
     forge("model.safetensors", pack_tensors({"w": torch.tensor([torch.nan])}))(model)
-    with pytest.raises(DataError, match=r"The weights of a model must be numbers. Got NaN in 'w'. Hint: fit"):
+    with pytest.raises(DataError, match=r"The weights of a model must be finite numbers. Got NaN in 'w'. Hint: fit"):
         read(model)
 
 

@@ -33,7 +33,7 @@ def listing(folder: Path) -> list[str]:
         (
             {"weights": {"layer.1": torch.tensor([0, torch.nan])}},
             DataError,
-            "The weights of a model must be numbers. Got NaN in 'layer.1'. Hint: fit the model again",
+            "The weights of a model must be finite numbers. Got NaN in 'layer.1'. Hint: fit the model again",
         ),
         ({"weights": {"__metadata__": torch.ones(1)}}, TypeError, "names and number types that safetensors knows"),
         ({"history": {"y": torch.ones(1, dtype=torch.complex128)}}, TypeError, "number types that safetensors knows"),

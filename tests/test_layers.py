@@ -15,7 +15,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # Each file may import only what stands above it. CONTRIBUTING.md shows the same picture.
 ORDER = [
-    "errors", "checks", "storage",
+    "errors", "checks", "storage", "facts",
     "attention.reach", "attention.pattern",
     "config", "presets",
     "data.calendar", "data.panel", "data.columns", "data.times",
@@ -30,8 +30,8 @@ ORDER = [
     "model.inverse_cdf", "model.likelihood", "model.network", "model.decode", "model.transformer", "model.recurrent",
     "model.kalman", "model.statespace", "model.sample", "model.attending",
     "train.optim", "train.average", "train.sealed", "train.checkpoint",
-    "train.distributed", "train.batches", "train.identity", "train.loop",
-    "folder", "levels", "forecast", "attended", "forecaster",
+    "train.distributed", "train.batches", "train.identity", "train.resuming", "train.loop",
+    "folder", "levels", "forecast", "attended", "learned", "forecaster",
     "baselines", "baselines.naive", "baselines.deepar", "baselines.deepstate", "baselines.estimate",
     "baselines.workers", "baselines.classical", "baselines.factorise", "baselines.trmf", "saved",
     "backtesting", "metrics",
@@ -57,7 +57,7 @@ MAY_SEE_FRAMES = {
     "datasets.electricity", "datasets.traffic", "datasets.solar", "datasets.wind", "datasets.m4", "datasets.ready",
     "datasets.build",
 }  # fmt: skip
-MAY_SEE_TORCH = {"data.windows", "folder", "forecaster"}
+MAY_SEE_TORCH = {"data.windows", "folder", "learned", "forecaster"}
 
 
 def module(path: Path) -> str:

@@ -26,6 +26,7 @@ from logsparse import __version__
 from logsparse.errors import DataError
 from logsparse.storage import SAVING, fetch, replace_files, seal, writing
 from logsparse.train.sealed import (
+    are_finite,
     check_document,
     pack_document,
     pack_tensors,
@@ -192,10 +193,10 @@ _READERS: dict[int, Callable[[Path, dict[str, Any], torch.device], ModelFolder]]
 
 def _check_weights(weights: Mapping[str, Tensor]) -> None:
     for name, tensor in weights.items():
-        if tensor.isnan().any():
+        if not are_finite(tensor):
             raise DataError(
-                "The weights of a model must be numbers.",
-                got=f"NaN in {name!r}",
+                "The weights of a model must be finite numbers.",
+                got=f"{'NaN' if tensor.isnan().any() else 'infinity'} in {name!r}",
                 hint="fit the model again, with a lower learning rate if it comes back.",
             )
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from logsparse.checks import suggest, whole
 from logsparse.data.clock import clock_time, stamps
-from logsparse.data.columns import ID, TIME, Columns
+from logsparse.data.columns import ID, TIME, Columns, Meaning
 from logsparse.data.frame import to_panel
 from logsparse.data.future import join_future
 from logsparse.data.keep import keep, recall
@@ -22,6 +22,7 @@ from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.table import give
 from logsparse.data.times import When
 from logsparse.errors import ConfigError, DataError, NotFittedError, StepUnknownError
+from logsparse.facts import require
 from logsparse.levels import LEVELS, Levels, check_levels
 
 if TYPE_CHECKING:
@@ -249,10 +250,9 @@ class Forecaster(ABC):
                 )
         self = cls(**{**settings, **changed})
         self.check()
-        facts = written.series["panel"]
-        nothing = {"values": np.full(sum(facts["lengths"]), np.nan, np.float32)}
-        self.panel_ = recall(facts, nothing if written.history is None else as_arrays(written.history))
+        self.panel_ = recall(written.series["panel"], None if written.history is None else as_arrays(written.history))
         self.columns_ = written.config["columns"]
+        _check_columns(Meaning.of(self.columns_), self.panel_, history=written.history is not None)
         self._restore(written.series["learned"], as_arrays(written.weights))
         return self
 
@@ -288,3 +288,10 @@ class Forecaster(ABC):
     def evidence(self) -> Evidence:
         """The settings it was made with; a subclass that trains adds its losses, and a picture of its attention."""
         return Evidence(self.settings())
+
+
+def _check_columns(meant: Meaning, panel: Panel, *, history: bool) -> None:
+    """What columns mean must fit the panel that was read by them; without history there are no covariates in it."""
+    require("columns/static", f"{list(panel.static)}", meant.static, holds=set(meant.static) == set(panel.static))
+    fits = not history or set(meant.covariates) == set(panel.covariates)
+    require("columns/covariates", f"{list(panel.covariates)}", meant.covariates, holds=fits)

@@ -27,6 +27,7 @@ from logsparse.data.windows import Windows
 from logsparse.defaults import check_reach, recommend, seen_values
 from logsparse.errors import ConfigError
 from logsparse.forecast import Evidence, Forecast, Forecaster
+from logsparse.learned import learned
 from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
 from logsparse.model.transformer import Transformer
@@ -208,10 +209,8 @@ class LogSparse(Forecaster):
         return plain, {name: tensor.cpu().numpy() for name, tensor in self.network_.state_dict().items()}
 
     def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        self.config_, self.known_ = Config.from_dict(facts["config"]), Known.from_dict(facts["known"])
-        self.features_, self.story_ = Features.from_dict(facts["features"]), Story(**facts["story"])
-        self.network_ = self._network(self.config_, len(self.features_), self.known_)
-        self.network_.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+        found = learned(facts, arrays, self.panel_, self.horizon, self._network)
+        self.config_, self.known_, self.features_, self.story_, self.network_ = found
 
     def learned_until(self) -> dict[SeriesId, int]:
         """In all trainings, the first and the finer ones."""

@@ -8,8 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from logsparse.data.calendar import Ints
+from logsparse.data.calendar import FARTHEST, Ints
 from logsparse.data.panel import Panel, SeriesId, Static
+from logsparse.facts import entries, ids, texts, wholes
 
 # S series of the panel, A series known
 
@@ -61,11 +62,19 @@ class Known:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave."""
-        categories = {name: tuple(found) for name, found in state["categories"].items()}
+        """What `to_dict` gave, or what a stranger made of it: nothing is built before it is known to fit."""
+        entries("known", state, "ids", "born", "categories")
+        names = ids("known/ids", state["ids"])
+        categories = {
+            name: texts(f"known/categories/{name}", found)
+            for name, found in entries("known/categories", state["categories"]).items()
+        }
         # Models of the first days did not tell the end.
-        born_A, end_A = (np.array(times, np.int64) for times in (state["born"], state.get("end", state["born"])))
-        return cls(tuple(state["ids"]), born_A, end_A, categories)
+        born_A, end_A = (
+            wholes(f"known/{key}", state.get(key, state["born"]), len(names), -FARTHEST, FARTHEST)
+            for key in ("born", "end")
+        )
+        return cls(names, born_A, end_A, categories)
 
 
 def _recode(column: Static, categories: tuple[str, ...]) -> Static:

@@ -70,19 +70,23 @@ def load(folder: str | Path, *, name: str = "checkpoint") -> Checkpoint:
     """Read the pair back, or refuse it with the file's name and the reason. Nothing in it is ever run."""
     path = Path(folder) / f"{name}.json"
     content = _read_document(path)
-    entry = content.get("tensors", {})
+    match content:
+        case {"tensors": {"file": str(file), "bytes": int(), "sha256": str()} as entry, "state": dict(state)}:
+            pass
+        case _:
+            raise damaged(path, "values that no checkpoint has")
     # The name comes from a file that may be a stranger's: it must not lead out of the folder.
-    if not re.fullmatch(_tensor_file(name), str(entry.get("file"))):
-        raise _damaged(path, f"a JSON file that names {entry.get('file')!r} as its tensors")
-    tensor_path = path.with_name(entry["file"])
-    blob = read_file(tensor_path, _damaged, entry)
-    return Checkpoint(unpack_tensors(tensor_path, blob, _damaged), content["state"])
+    if not re.fullmatch(_tensor_file(name), file):
+        raise damaged(path, f"a JSON file that names {file!r} as its tensors")
+    tensor_path = path.with_name(file)
+    blob = read_file(tensor_path, damaged, entry)
+    return Checkpoint(unpack_tensors(tensor_path, blob, damaged), state)
 
 
 def _read_document(path: Path) -> dict[str, Any]:
-    document = unpack_object(path, read_file(path, _damaged), _damaged)
+    document = unpack_object(path, read_file(path, damaged), damaged)
     if document.get("format") != FORMAT:
-        raise _damaged(path, "a JSON file of another program")
+        raise damaged(path, "a JSON file of another program")
     version = document.get("version")
     if version != VERSION:
         raise DataError(
@@ -90,14 +94,15 @@ def _read_document(path: Path) -> dict[str, Any]:
             got=f"version {version}",
             hint="read it with the version of logsparse that wrote it, or upgrade logsparse.",
         )
-    return check_document(path, document, _damaged)
+    return check_document(path, document, damaged)
 
 
 def _tensor_file(name: str) -> str:
     return re.escape(name) + r"-[0-9a-f]{16}\.safetensors"
 
 
-def _damaged(path: Path, reason: str) -> DataError:
+def damaged(path: Path, reason: str) -> DataError:
+    """How a file of a checkpoint is refused."""
     return DataError(
         f"{path} must be a whole file of a logsparse checkpoint.",
         got=reason,

@@ -18,6 +18,7 @@ from safetensors.torch import load as unpack
 from safetensors.torch import save as pack
 from torch import Tensor
 
+from logsparse.facts import require
 from logsparse.storage import Refusal
 
 
@@ -45,6 +46,23 @@ def unpack_tensors(path: Path, blob: bytes, refuse: Refusal) -> dict[str, Tensor
         raise refuse(path, f"no safetensors content ({error})") from error
     # Sorted: safetensors gives them in an order that changes from process to process.
     return dict(sorted(tensors.items()))
+
+
+def check_tensors(needed: Mapping[str, Tensor], found: Mapping[str, Tensor], what: str) -> None:
+    """Refuse tensors that are not the needed ones by name, shape and number type, or that are not finite."""
+    for name in sorted(needed.keys() ^ found.keys()):
+        must, is_ = ("one that its settings ask for", found[name].shape) if name in found else ("there", None)
+        require(f"{what} {name}", must, is_, holds=False)
+    for name, tensor in found.items():
+        for quality in ("shape", "dtype"):
+            is_, must = getattr(tensor, quality), getattr(needed[name], quality)
+            require(f"{what} {name}", f"of {quality} {must}", is_, holds=is_ == must)
+        require(f"{what} {name}", "finite", "other numbers", holds=are_finite(tensor))
+
+
+def are_finite(tensor: Tensor) -> bool:
+    """Of any number type: torch does not look for infinities in those of 8 bits."""
+    return bool((tensor.float() if tensor.itemsize == 1 else tensor).isfinite().all())
 
 
 def plain(values: Mapping[str, Any], what: str) -> dict[str, Any]:
