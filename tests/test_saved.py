@@ -73,7 +73,9 @@ CASES: dict[str, tuple[str, str, Edit, str]] = {
     "lengths short of the values": ("naive", SERIES, put("panel", "lengths", [59, 60, 60]), r"of shape \(179,\), not"),
     "a length below 1": ("naive", SERIES, put("panel", "lengths", [0, 90, 90]), "lengths must be a whole number from 1"),
     "a length of half": ("naive", SERIES, put("panel", "lengths", [59.5, 60.5, 60]), "lengths must be a whole number"),
-    "an id twice": ("naive", SERIES, put("panel", "ids", ["a", "a", "c"]), "texts or whole numbers, each once"),
+    "an id twice": ("naive", SERIES, put("panel", "ids", ["a", "a", "c"]), "each once, not"),
+    "an id of 100 bits": ("naive", SERIES, put("panel", "ids", [10**30, 1, 2]), "numbers of 64 bits, each once"),
+    "ids of two kinds": ("naive", SERIES, put("panel", "ids", [1, "b", "c"]), "numbers of 64 bits, each once"),
     "fewer starts": ("naive", SERIES, put("panel", "starts", [0]), r"starts must be a list of 3, not \[0\]"),
     "static of nothing": ("naive", SERIES, put("panel", "static", "x"), "static must be a dict"),
     "a code out of range": (
@@ -178,3 +180,10 @@ def test_a_setting_that_cannot_be_changed_is_the_callers_mistake(tmp_path: Path)
     place = damaged("naive", tmp_path / "model", SERIES, lambda _values: None)
     with pytest.raises(ConfigError, match="Of a saved SeasonalNaive nothing can be changed on loading"):
         ls.load(place, horizon=4)
+
+
+@pytest.mark.parametrize(("name", "setting"), [("naive", "horizon"), ("deepar", "samples"), ("deepar", "horizon")])
+def test_settings_beyond_all_machines_are_refused(name: str, setting: str, tmp_path: Path) -> None:
+    place = damaged(name, tmp_path / "model", "config.json", put("config", "settings", setting, 2**62))
+    with pytest.raises(ConfigError, match=f"{setting} must be at most 100000"):
+        ls.load(place)

@@ -70,10 +70,11 @@ def texts(name: str, value: Any, known: Sequence[str] | None = None) -> tuple[st
 
 
 def ids(name: str, value: Any) -> tuple[str | int, ...]:
-    """Names of series: different ones, at least one, each a text or a whole number."""
+    """Names of series: different ones, at least one, all texts or all whole numbers of 64 bits."""
     found = tuple(listed(name, value))
-    holds = all(isinstance(entry, str) or is_whole(entry) for entry in found) and len(set(found)) == len(found) > 0
-    require(name, "texts or whole numbers, each once", value, holds=holds)
+    of_numbers = all(is_whole(entry) and -(2**63) <= entry < 2**63 for entry in found)
+    holds = (of_numbers or all(isinstance(entry, str) for entry in found)) and len(set(found)) == len(found) > 0
+    require(name, "texts, or whole numbers of 64 bits, each once", value, holds=holds)
     return found
 
 

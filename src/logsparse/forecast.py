@@ -17,18 +17,21 @@ from logsparse.data.clock import clock_time, stamps
 from logsparse.data.columns import ID, TIME, Columns, Meaning
 from logsparse.data.frame import to_panel
 from logsparse.data.future import join_future
-from logsparse.data.keep import keep, recall
+from logsparse.data.keep import check_columns, keep, recall
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.table import give
 from logsparse.data.times import When
 from logsparse.errors import ConfigError, DataError, NotFittedError, StepUnknownError
-from logsparse.facts import require
 from logsparse.levels import LEVELS, Levels, check_levels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from logsparse.folder import ModelFolder
+
+
+# Steps of a forecast: beyond it, no machine has the time or the memory, and a number is a mistake or a stranger's.
+_LARGEST = 100_000
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,7 +154,7 @@ class Forecaster(ABC):
 
     def check(self) -> None:
         """Refuse settings that cannot be meant, before any data are read; a subclass adds its own."""
-        whole("horizon", self.horizon, hint="count the steps to forecast.")
+        whole("horizon", self.horizon, most=_LARGEST, hint="count the steps to forecast.")
 
     def check_quantiles(self, quantiles: Levels | None) -> tuple[float, ...]:
         """The levels asked for, checked; None asks for the usual ones."""
@@ -252,7 +255,7 @@ class Forecaster(ABC):
         self.check()
         self.panel_ = recall(written.series["panel"], None if written.history is None else as_arrays(written.history))
         self.columns_ = written.config["columns"]
-        _check_columns(Meaning.of(self.columns_), self.panel_, history=written.history is not None)
+        check_columns(Meaning.of(self.columns_), self.panel_, history=written.history is not None)
         self._restore(written.series["learned"], as_arrays(written.weights))
         return self
 
@@ -288,10 +291,3 @@ class Forecaster(ABC):
     def evidence(self) -> Evidence:
         """The settings it was made with; a subclass that trains adds its losses, and a picture of its attention."""
         return Evidence(self.settings())
-
-
-def _check_columns(meant: Meaning, panel: Panel, *, history: bool) -> None:
-    """What columns mean must fit the panel that was read by them; without history there are no covariates in it."""
-    require("columns/static", f"{list(panel.static)}", meant.static, holds=set(meant.static) == set(panel.static))
-    fits = not history or set(meant.covariates) == set(panel.covariates)
-    require("columns/covariates", f"{list(panel.covariates)}", meant.covariates, holds=fits)

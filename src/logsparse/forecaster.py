@@ -35,6 +35,7 @@ from logsparse.progress import Progress
 from logsparse.train.batches import Draws, TrainingSet, looks_back, windows_of
 from logsparse.train.distributed import Ranks, device_named, join
 from logsparse.train.loop import Story, Training, best_of
+from logsparse.train.resuming import alone, seed_folder
 
 # W windows, S series
 
@@ -42,15 +43,15 @@ from logsparse.train.loop import Story, Training, best_of
 _GENTLER = 0.1
 # What the seeds of torch's generators can hold, with room for several seeds in a row.
 _SEEDS = 2**62
+_MOST_PATHS = 100_000
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a training would do."""
+    """What a training would do; `features` are those of the calendar."""
 
     config: Config
     features: tuple[str, ...]
-    """Calendar features."""
     parameters: int
     steps: int
 
@@ -88,7 +89,7 @@ class LogSparse(Forecaster):
 
     def check(self) -> None:
         super().check()
-        whole("samples", self.samples, hint="100 sample paths are the default.")
+        whole("samples", self.samples, most=_MOST_PATHS, hint="100 sample paths are the default.")
         whole("seed", self.seed, least=0, most=_SEEDS, hint="any small whole number will do.")
         if self.context is not None:
             whole("context", self.context, hint="count the steps of history the model sees.")
@@ -185,15 +186,17 @@ class LogSparse(Forecaster):
         return Transformer(config.model, length=config.length, features=features, series=len(known.ids), static=static)
 
     def _train(self, data: TrainingSet, config: Config, make: Any) -> None:
-        with join(device_named(self.device)) as ranks:
+        seeds = range(self.seed, self.seed + config.train.seeds)
+        # All ranks write as one: the first holds the lock.
+        with join(device_named(self.device)) as ranks, alone(self._folder if ranks.leads else None, seeds):
 
             def run(seed: int) -> Training:
                 network = make(seed).to(ranks.device)
-                folder = self._folder and self._folder / f"seed-{seed}"
+                folder = self._folder and seed_folder(self._folder, seed)
                 told = self.verbose
                 return Training(network, data, config.train, seed=seed, folder=folder, ranks=ranks, verbose=told)
 
-            best = best_of(run, range(self.seed, self.seed + config.train.seeds))
+            best = best_of(run, seeds)
         self.network_, self.story_ = best.network, best.story
         self.network_.settle_unknown()
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from logsparse.data.calendar import FARTHEST, Freq
+from logsparse.data.columns import Meaning
 from logsparse.data.panel import Floats, Origin, Panel, Static
 from logsparse.data.times import to_wall
 from logsparse.facts import array, entries, ids, require, text, texts, wholes
@@ -106,6 +107,13 @@ def _origin(facts: Any) -> Origin:
         # Read once, so that a zone that does not exist is found here.
         to_wall(np.zeros(1, np.int64), text("panel/origin/zone", origin.zone))
     return origin
+
+
+def check_columns(meant: Meaning, panel: Panel, *, history: bool) -> None:
+    """What columns mean must fit the panel that was read by them; without history there are no covariates in it."""
+    require("columns/static", f"{list(panel.static)}", meant.static, holds=set(meant.static) == set(panel.static))
+    fits = not history or set(meant.covariates) == set(panel.covariates)
+    require("columns/covariates", f"{list(panel.covariates)}", meant.covariates, holds=fits)
 
 
 def forget(panel: Panel) -> Panel:

@@ -38,6 +38,7 @@ from logsparse.train.optim import (
     set_rate,
 )
 from logsparse.train.resuming import checked_parts, under
+from logsparse.train.signals import asked_to_stop
 
 # B windows, L positions, P parameters of the likelihood
 
@@ -106,12 +107,20 @@ class Training:
         began, every = time.monotonic() - self.story.seconds, self.look_every
         minutes, told = self.train.minutes, self.verbose and self.ranks.leads
         limit = None if minutes is None else 60 * minutes - self.story.seconds
-        with Progress(f"training, seed {self.seed}", self.steps, limit=limit, verbose=told) as progress:
+        title = f"training, seed {self.seed}"
+        # Ranks must stop at the same step, so one alone is not asked.
+        with (
+            asked_to_stop(heed=self.ranks.count == 1) as wish,
+            Progress(title, self.steps, limit=limit, verbose=told) as progress,
+        ):
             progress.skip_to(self.step)
             looked_at = self.step
             try:
                 while self.step < self.steps and not self.stopping.stop:
                     self.story.seconds = time.monotonic() - began
+                    if wish.stop:
+                        self.story.ended = INTERRUPTED
+                        break
                     # However few the minutes, one step makes a model.
                     if self.step and self.ranks.agree(self._share_of_time() >= 1):
                         self.story.ended = f"{self.train.minutes:g} minutes are over"

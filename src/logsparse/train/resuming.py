@@ -1,20 +1,45 @@
-"""A checkpoint + the parts of a training -> the tensors of each part, all of it checked before any is restored."""
+"""A checkpoint + the parts of a training -> the tensors of each part, all checked; a training's folder -> its lock."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from logsparse.errors import DataError
 from logsparse.facts import entries, number, require, whole
+from logsparse.storage import make_folder, turn, writing
 from logsparse.train.average import WeightAverage
 from logsparse.train.checkpoint import Checkpoint
 from logsparse.train.optim import BertAdam, EarlyStopping, optimiser_state
 from logsparse.train.sealed import check_tensors
 
 PARTS = ("weights", "best", "optimiser", "average")
+
+
+def seed_folder(folder: Path, seed: int) -> Path:
+    """Where the checkpoints of one seed are."""
+    return folder / f"seed-{seed}"
+
+
+@contextmanager
+def alone(folder: Path | None, seeds: Iterable[int]) -> Iterator[None]:
+    """For the time of the block no other training writes checkpoints of these seeds; a killed one lets go of them."""
+    with ExitStack() as held:
+        for place in (seed_folder(folder, seed) for seed in seeds if folder):
+            with writing("The folder of a training", place):
+                make_folder(place)
+            if not held.enter_context(turn(place, wait=False)):
+                raise DataError(
+                    "A folder must have one training at a time.",
+                    got=f"another that is at work in {place}",
+                    hint="wait until it has ended, or give another folder.",
+                )
+        yield
 
 
 def under(part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
