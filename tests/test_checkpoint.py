@@ -103,7 +103,7 @@ def test_a_full_disk_leaves_the_old_checkpoint_and_no_litter(tmp_path: Path, mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(DataError, match=r"A checkpoint must be writable\. Got .*: No space left"):
         save(tmp_path, {"weight": torch.zeros(1)}, {"step": 2})
     assert files(tmp_path) == before
     assert load(tmp_path).state == {"step": 1}
@@ -165,8 +165,14 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "json with NaN": (write('{"a": NaN}'), "json", "NaN is not JSON"),
     "json of another program": (write('{"model": "other"}'), "json", "another program"),
     "json of a list": (write("[1]"), "json", "JSON that is no object"),
-    "json without tensors": (lambda f: reseal(f, tensors={}), "json", "names None as its tensors"),
-    "json leads outside": (lambda f: reseal(f, tensors={"file": "../x.safetensors"}), "json", "names '../x"),
+    "json without tensors": (lambda f: reseal(f, tensors={}), "json", "values that no checkpoint has"),
+    "json with tensors of nothing": (lambda f: reseal(f, tensors=[1]), "json", "values that no checkpoint has"),
+    "json without state": (lambda f: reseal(f, state="x"), "json", "values that no checkpoint has"),
+    "json leads outside": (
+        lambda f: reseal(f, tensors={"file": "../x.safetensors", "bytes": 1, "sha256": ""}),
+        "json",
+        "names '../x",
+    ),
 }
 
 

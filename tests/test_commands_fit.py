@@ -153,16 +153,48 @@ def test_ctrl_c_before_the_first_step_saves_nothing(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Training, "learn", at_once)
     done = logsparse("fit", "hours.csv", "--horizon", 6, *QUICK)
     assert (done.code, Path("model").exists()) == (130, False)
+    assert "nothing was saved in model: the training was stopped before its first validation.\n" in done.err
     assert done.err.endswith("logsparse: stopped.\n")
 
 
-def test_a_real_interrupt_ends_with_130_and_a_model() -> None:
+IMPATIENT = """
+import sys, time
+from logsparse.cli import main
+from logsparse.train.loop import Training
+def learn(self):
+    print("at the first step", flush=True)
+    time.sleep(600)
+Training.learn = learn
+sys.argv[0] = "logsparse"
+main()
+"""
+
+
+def test_two_real_signals_before_the_first_validation_save_nothing_and_say_so() -> None:
+    words = ["fit", "hours.csv", "--horizon", "6", *QUICK]
+    command = [sys.executable, "-c", IMPATIENT, *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        while "at the first step" not in running.stdout.readline():
+            assert running.poll() is None
+        running.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        assert running.poll() is None, "a first one waits for the end of the step"
+        running.send_signal(signal.SIGTERM)
+        _, err = running.communicate(timeout=120)
+    assert running.returncode == 130, err
+    assert "nothing was saved in model: the training was stopped before its first validation.\n" in err
+    assert not Path("model").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_real_signal_ends_with_130_and_a_model(number: signal.Signals) -> None:
     words = ["fit", "hours.csv", "--horizon", "6", *QUICK, "--set", "train.epochs=100000"]
     with subprocess.Popen([sys.executable, "-m", "logsparse", *words], stderr=subprocess.PIPE, text=True) as running:
         checkpoint, patience = Path("model.training/seed-0/training.json"), time.monotonic() + 120
         while not checkpoint.exists() and running.poll() is None and time.monotonic() < patience:
             time.sleep(0.1)
-        running.send_signal(signal.SIGINT)
+        running.send_signal(number)
         _, err = running.communicate(timeout=120)
     assert running.returncode == 130, err
     assert "the same command goes on" in err

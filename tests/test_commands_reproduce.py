@@ -16,12 +16,12 @@ import pytest
 
 from command import logsparse, refusal
 from logsparse.commands.reproduce import NAMES, _models, _run
+from logsparse.storage import turn
 from logsparse.tasks import synthetic
 from logsparse.tasks.catalogue import EXPERIMENTS
 from logsparse.tasks.experiment import Experiment, Runs
 from logsparse.tasks.ledger import Identity, Run, record, rows, trials
 from logsparse.tasks.traces import keep
-from logsparse.train.sealed import turn
 
 KNOWN = Identity({"context": 3}, "abc")
 
@@ -131,7 +131,7 @@ def test_the_claim_of_a_killed_process_ends_with_it(tmp_path: Path) -> None:
     code = f"""
 import time
 from pathlib import Path
-from logsparse.train.sealed import turn
+from logsparse.storage import turn
 with turn(Path({str(tmp_path)!r})):
     print("claimed", flush=True)
     time.sleep(60)

@@ -37,7 +37,7 @@ def test_paths_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
     ):
         for act in (check_writable, lambda path: write(TABLE, path)):
             with pytest.raises(
-                DataError, match=rf"The result must be writable. Got .*({reason}).*Hint: give another -o"
+                DataError, match=rf"The result must be writable. Got .*({reason}).*Hint: give another path"
             ):
                 act(path)
     with pytest.raises(DataError, match=r"Results are written as parquet, csv or feather. Got .*x.xls. Hint: end"):

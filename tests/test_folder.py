@@ -18,7 +18,7 @@ from torch import Tensor
 import logsparse
 from logsparse.errors import DataError
 from logsparse.folder import FORMAT, ModelFolder, is_model, read, write
-from logsparse.train.sealed import SAVED, SAVING
+from logsparse.storage import SAVED, SAVING
 
 FIXTURE = Path(__file__).parent / "fixtures" / "model_format_1"
 # The fixture is this model, written once by logsparse 0.1.0: write(FIXTURE, MODEL). It is never written again.

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from logsparse.errors import DataError
 from logsparse.folder import ModelFolder, is_model, read, write
-from logsparse.train.sealed import SAVING, pack_document, pack_tensors, seal
+from logsparse.storage import SAVING, seal
+from logsparse.train.sealed import pack_document, pack_tensors
 
 MODEL = ModelFolder("Small", {"a": 1}, {"ids": ["x", 1]}, {"w": torch.ones(3)}, {"y": torch.full((2,), torch.nan)})
 Harm = Callable[[Path], object]
@@ -203,7 +204,7 @@ def test_an_unknown_format_is_neither_read_nor_written_over(
 
 def test_weights_that_are_no_numbers_are_refused(model: Path) -> None:
     forge("model.safetensors", pack_tensors({"w": torch.tensor([torch.nan])}))(model)
-    with pytest.raises(DataError, match=r"The weights of a model must be numbers. Got NaN in 'w'. Hint: fit"):
+    with pytest.raises(DataError, match=r"The weights of a model must be finite numbers. Got NaN in 'w'. Hint: fit"):
         read(model)
 
 

@@ -15,7 +15,7 @@ import torch
 
 from logsparse.errors import DataError
 from logsparse.folder import ModelFolder, read, write
-from logsparse.train.sealed import SAVING
+from logsparse.storage import SAVING
 
 MODEL = ModelFolder("Old", {"a": 1}, {"ids": ["x", 1]}, {"w": torch.ones(3)}, {"y": torch.ones(2)})
 
@@ -33,7 +33,7 @@ def listing(folder: Path) -> list[str]:
         (
             {"weights": {"layer.1": torch.tensor([0, torch.nan])}},
             DataError,
-            "The weights of a model must be numbers. Got NaN in 'layer.1'. Hint: fit the model again",
+            "The weights of a model must be finite numbers. Got NaN in 'layer.1'. Hint: fit the model again",
         ),
         ({"weights": {"__metadata__": torch.ones(1)}}, TypeError, "names and number types that safetensors knows"),
         ({"history": {"y": torch.ones(1, dtype=torch.complex128)}}, TypeError, "number types that safetensors knows"),
@@ -70,7 +70,7 @@ def test_a_full_disk_keeps_the_old_model_and_leaves_nothing(tmp_path: Path) -> N
             small_disk(),
             pytest.raises(
                 DataError,
-                match=rf"where there is permission and space to write. Got \S*{name}: File too large. Hint: save it to",
+                match=rf"The model must be writable. Got \S*{name}: File too large. Hint: give another path",
             ),
         ):
             write(tmp_path / name, large)
@@ -111,6 +111,6 @@ def test_a_place_that_is_no_place_is_refused(tmp_path: Path) -> None:
         (tmp_path / "new" / ("x" * 300), "File name too long"),
         (Path("/proc/model"), "No such file or directory|Permission denied"),
     ):
-        with pytest.raises(DataError, match=f"permission and space to write. Got .*({reason}). Hint: save it to"):
+        with pytest.raises(DataError, match=f"The model must be writable. Got .*({reason}). Hint: give another path"):
             write(path, MODEL)
     assert listing(tmp_path) == ["file"]

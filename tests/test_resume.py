@@ -14,6 +14,8 @@ def test_the_same_seeds_go_on_and_others_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "model.training"
     assert not claim(folder, [0, 1])
     (folder / "seed-0").mkdir()
+    assert not claim(folder, [0, 1]), "killed before its first checkpoint"
+    (folder / "seed-0" / "training.json").touch()
     assert claim(folder, [0, 1])
     with pytest.raises(DataError, match=r"its own\. Got a training with other seed\. Hint: give the same"):
         claim(folder, [1])

@@ -5,7 +5,7 @@
     series.json           what is known of each series
     history.safetensors   last values of each series, NaN where missing; may be left out
 
-A save replaces all of them in one stroke (train/sealed.py). Nothing outside the folder is touched: it may be a mount
+A save replaces all of them in one stroke (storage.py). Nothing outside the folder is touched: it may be a mount
 point, and hold other files. Nothing in it is ever run.
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,16 +24,13 @@ from torch import Tensor
 
 from logsparse import __version__
 from logsparse.errors import DataError
+from logsparse.storage import SAVING, fetch, replace_files, seal, writing
 from logsparse.train.sealed import (
-    SAVING,
+    are_finite,
     check_document,
-    fetch,
-    flush_folder,
     pack_document,
     pack_tensors,
     plain,
-    replace_files,
-    seal,
     unpack_object,
     unpack_tensors,
 )
@@ -86,26 +82,8 @@ def write(path: str | Path, model: ModelFolder) -> None:
     """Save the model; an older one there is replaced in one stroke, anything else is refused."""
     # Everything that can be wrong with the model comes to light before the disk is touched.
     blobs = _pack(model)
-    folder = Path(path)
-    made: list[Path] = []
-    try:
-        check_replaceable(folder)
-        made = [place for place in (folder, *folder.parents) if not place.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
-        replace_files(folder, blobs)
-        for place in made:
-            flush_folder(place.parent)
-    except BaseException as error:
-        for place in made:
-            with suppress(OSError):
-                place.rmdir()
-        if isinstance(error, OSError):
-            raise DataError(
-                "A model must be saved where there is permission and space to write.",
-                got=f"{path}: {error.strerror or error}",
-                hint="save it to another path.",
-            ) from error
-        raise
+    check_replaceable(Path(path))
+    replace_files(Path(path), blobs, "The model")
 
 
 def as_tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
@@ -139,9 +117,10 @@ def _pack(model: ModelFolder) -> dict[str, bytes | None]:
 
 def check_replaceable(folder: Path) -> None:
     """Refuse a place where a model cannot be saved without harm to something else."""
-    if folder.exists() and not folder.is_dir():
-        raise _occupied(folder, "a file")
-    names = sorted(place.name for place in folder.iterdir()) if folder.exists() else []
+    with writing("The model", folder):
+        if folder.exists() and not folder.is_dir():
+            raise _occupied(folder, "a file")
+        names = sorted(place.name for place in folder.iterdir()) if folder.exists() else []
     if is_model(folder):
         _document(folder)
     elif names not in ([], [SAVING]):
@@ -214,10 +193,10 @@ _READERS: dict[int, Callable[[Path, dict[str, Any], torch.device], ModelFolder]]
 
 def _check_weights(weights: Mapping[str, Tensor]) -> None:
     for name, tensor in weights.items():
-        if tensor.isnan().any():
+        if not are_finite(tensor):
             raise DataError(
-                "The weights of a model must be numbers.",
-                got=f"NaN in {name!r}",
+                "The weights of a model must be finite numbers.",
+                got=f"{'NaN' if tensor.isnan().any() else 'infinity'} in {name!r}",
                 hint="fit the model again, with a lower learning rate if it comes back.",
             )
 

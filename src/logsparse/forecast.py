@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from logsparse.checks import suggest, whole
 from logsparse.data.clock import clock_time, stamps
-from logsparse.data.columns import ID, TIME, Columns, as_given
+from logsparse.data.columns import ID, TIME, Columns, Meaning, as_given
 from logsparse.data.frame import to_panel
 from logsparse.data.future import join_future
-from logsparse.data.keep import keep, recall
+from logsparse.data.keep import check_columns, keep, recall
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.table import give
 from logsparse.data.times import When
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from logsparse.folder import ModelFolder
+
+
+# Steps of a forecast: beyond it, no machine has the time or the memory, and a number is a mistake or a stranger's.
+_LARGEST = 100_000
 
 
 @dataclass(frozen=True, repr=False)
@@ -159,7 +163,7 @@ class Forecaster(ABC):
     def check(self) -> None:
         """Refuse settings that cannot be meant; keep what checks return, which can be saved. Subclasses add theirs."""
         refuse_forked()
-        self.horizon = whole("horizon", self.horizon, hint="count the steps to forecast.")
+        self.horizon = whole("horizon", self.horizon, most=_LARGEST, hint="count the steps to forecast.")
 
     def check_quantiles(self, quantiles: Levels | None) -> tuple[float, ...]:
         """The levels asked for, checked; None asks for the usual ones."""
@@ -258,10 +262,9 @@ class Forecaster(ABC):
                 )
         self = cls(**{**settings, **changed})
         self.check()
-        facts = written.series["panel"]
-        nothing = {"values": np.full(sum(facts["lengths"]), np.nan, np.float32)}
-        self.panel_ = recall(facts, nothing if written.history is None else as_arrays(written.history))
+        self.panel_ = recall(written.series["panel"], None if written.history is None else as_arrays(written.history))
         self.columns_ = written.config["columns"]
+        check_columns(Meaning.of(self.columns_), self.panel_, history=written.history is not None)
         self._restore(written.series["learned"], as_arrays(written.weights))
         return self
 

@@ -26,6 +26,7 @@ from logsparse.data.times import When
 from logsparse.data.windows import Windows
 from logsparse.defaults import check_agrees, check_reach, check_size, recommend, seen_values, warn_of_depth
 from logsparse.forecast import Evidence, Forecast, Forecaster
+from logsparse.learned import learned
 from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
 from logsparse.model.transformer import Transformer
@@ -33,6 +34,7 @@ from logsparse.progress import Progress
 from logsparse.train.batches import Draws, TrainingSet, learned_from, looks_back, windows_of
 from logsparse.train.distributed import Ranks, device_named, join
 from logsparse.train.loop import Story, Training, best_of
+from logsparse.train.resuming import alone, seed_folder
 
 # W windows, S series
 
@@ -40,15 +42,15 @@ from logsparse.train.loop import Story, Training, best_of
 _GENTLER = 0.1
 # What the seeds of torch's generators can hold, with room for several seeds in a row.
 _SEEDS = 2**62
+_MOST_PATHS = 100_000
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a training would do."""
+    """What a training would do; `features` are those of the calendar."""
 
     config: Config
     features: tuple[str, ...]
-    """Calendar features."""
     parameters: int
     steps: int
 
@@ -87,7 +89,7 @@ class LogSparse(Forecaster):
 
     def check(self) -> None:
         super().check()
-        self.samples = whole("samples", self.samples, hint="100 sample paths are the default.")
+        self.samples = whole("samples", self.samples, most=_MOST_PATHS, hint="100 sample paths are the default.")
         self.seed = whole("seed", self.seed, least=0, most=_SEEDS, hint="any small whole number will do.")
         if self.context is not None:
             self.context = whole("context", self.context, hint="count the steps of history the model sees.")
@@ -179,15 +181,17 @@ class LogSparse(Forecaster):
         return Transformer(config.model, length=config.length, features=features, series=len(known.ids), static=static)
 
     def _train(self, data: TrainingSet, config: Config, make: Any) -> None:
-        with join(device_named(self.device)) as ranks:
+        seeds = range(self.seed, self.seed + config.train.seeds)
+        # All ranks write as one: the first holds the lock.
+        with join(device_named(self.device)) as ranks, alone(self._folder if ranks.leads else None, seeds):
 
             def run(seed: int) -> Training:
                 network = make(seed).to(ranks.device)
-                folder = self._folder and self._folder / f"seed-{seed}"
+                folder = self._folder and seed_folder(self._folder, seed)
                 told = self.verbose
                 return Training(network, data, config.train, seed=seed, folder=folder, ranks=ranks, verbose=told)
 
-            best = best_of(run, range(self.seed, self.seed + config.train.seeds))
+            best = best_of(run, seeds)
         self.network_, self.story_ = best.network, best.story
         self.network_.settle_unknown()
 
@@ -203,10 +207,8 @@ class LogSparse(Forecaster):
         return plain, {name: tensor.cpu().numpy() for name, tensor in self.network_.state_dict().items()}
 
     def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        self.config_, self.known_ = Config.from_dict(facts["config"]), Known.from_dict(facts["known"])
-        self.features_, self.story_ = Features.from_dict(facts["features"]), Story(**facts["story"])
-        self.network_ = self._network(self.config_, len(self.features_), self.known_)
-        self.network_.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+        found = learned(facts, arrays, self.panel_, self.horizon, self._network)
+        self.config_, self.known_, self.features_, self.story_, self.network_ = found
 
     def learned_until(self) -> dict[SeriesId, int]:
         """In all trainings, the first and the finer ones."""

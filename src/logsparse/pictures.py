@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import io
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logsparse.errors import DataError
+from logsparse.storage import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -154,25 +154,16 @@ def settle(figure: Figure) -> None:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """SVG, PNG or PDF by the ending of the name, the same bytes every time; written beside, then renamed."""
+    """SVG, PNG or PDF by the ending of the name, the same bytes every time; the old picture or the new is there."""
     import matplotlib as mpl
 
     _check_kind(path)
-    beside = path.with_name(f".{path.name}.{os.getpid()}{path.suffix}")
-    undated = {"CreationDate": None} if path.suffix == ".pdf" else {"Date": None} if path.suffix == ".svg" else {}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with mpl.rc_context({"svg.hashsalt": "logsparse"}):
-            settle(figure)
-            figure.savefig(beside, metadata=undated, dpi=150)
-        beside.replace(path)
-    except OSError as error:
-        raise DataError(
-            "The picture must be writable.", got=f"{path}: {error.strerror or error}", hint="give another path."
-        ) from error
-    finally:
-        with suppress(OSError):
-            beside.unlink()
+    kind, drawn = path.suffix.lower().removeprefix("."), io.BytesIO()
+    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind, {})
+    with mpl.rc_context({"svg.hashsalt": "logsparse"}):
+        settle(figure)
+        figure.savefig(drawn, format=kind, metadata=undated, dpi=150)
+    write_whole(path, drawn.getvalue(), "The picture")
 
 
 def check_picture(path: Path) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from logsparse.baselines import NAMES
-from logsparse.errors import ConfigError, DataError
+from logsparse.errors import ConfigError, DataError, LogsparseError
+from logsparse.facts import UnfitError
 from logsparse.forecast import Forecaster
 
+_LONGEST_REASON = 300
 _HOMES = {home.partition(":")[2]: home.partition(":")[0] for home in NAMES.values()}
 
 
@@ -27,11 +29,15 @@ def load(path: str | Path, **changed: Any) -> Forecaster:
     kind: type[Forecaster] = getattr(import_module(_HOMES[written.kind]), written.kind)
     try:
         return kind.restored(written, **changed)
-    except (KeyError, TypeError, RuntimeError, IndexError) as error:
+    except LogsparseError:
+        raise
+    except Exception as error:
+        # Whatever a stranger wrote into a folder, what comes of it is a refusal.
+        reason = str(error) if isinstance(error, UnfitError) else f"{type(error).__name__}: {error}"
         raise DataError(
-            f"{path} must hold everything that a {written.kind} needs.",
-            got=f"{type(error).__name__}: {error}",
-            hint="save the model again.",
+            f"{path} must hold everything that a {written.kind} needs, as it was saved.",
+            got=" ".join(reason.split())[:_LONGEST_REASON],
+            hint="copy the folder again from where it came, or save the model again.",
         ) from error
 
 

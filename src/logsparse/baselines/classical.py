@@ -12,12 +12,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from logsparse.baselines.estimate import Answer, Kind, Task
+from logsparse.baselines.estimate import Answer, Kind, Task, check_model
 from logsparse.baselines.naive import SeasonalNaive
 from logsparse.baselines.workers import answers
 from logsparse.checks import truth, whole
+from logsparse.data.calendar import FARTHEST
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.errors import ConfigError
+from logsparse.facts import array, entries, listed, require
+from logsparse.facts import whole as whole_fact
 from logsparse.forecast import Forecast, Forecaster
 from logsparse.progress import Progress
 
@@ -98,8 +101,13 @@ class _Classical(Forecaster):
         return {"season": self.season_, "span": self.span_, "models": self.models_}, {"begins": self.begins_}
 
     def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        self.season_, self.span_, self.models_ = facts["season"], facts["span"], facts["models"]
-        self.begins_ = arrays["begins"]
+        entries("learned", facts, "season", "span", "models")
+        self.season_ = whole_fact("learned/season", facts["season"], 1, _LONGEST_SEASON)
+        self.span_ = whole_fact("learned/span", facts["span"], 1, FARTHEST)
+        models = listed("learned/models", facts["models"], len(self.panel_))
+        self.models_ = [check_model(self.kind, self.season_, self.span_, model) for model in models]
+        require("weights", "the array begins", list(arrays), holds=set(arrays) == {"begins"})
+        self.begins_ = array("begins", arrays["begins"], (len(self.panel_),), np.int64)
 
     def _remembered(self) -> int:
         return self.span_

@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from logsparse.checks import is_number, whole
 from logsparse.config import Config
+from logsparse.data.calendar import FARTHEST
 from logsparse.data.known import Known
 from logsparse.data.panel import Panel
 from logsparse.defaults import recommend
 from logsparse.errors import ConfigError
+from logsparse.facts import entries, number
+from logsparse.facts import whole as whole_fact
 from logsparse.forecaster import LogSparse
 from logsparse.model.network import Network
 from logsparse.model.statespace import Structural, Structure
@@ -107,5 +110,7 @@ class DeepState(LogSparse):
         return {**facts, "structure": asdict(self.structure_)}, arrays
 
     def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        self.structure_ = Structure(**facts["structure"])
+        found = entries("learned/structure", entries("learned", facts, "structure")["structure"], "season", "trend")
+        season = whole_fact("learned/structure/season", found["season"], 1, FARTHEST)
+        self.structure_ = Structure(season, number("learned/structure/trend", found["trend"], 0, 1))
         super()._restore(facts, arrays)

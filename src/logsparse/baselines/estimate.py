@@ -6,12 +6,16 @@ so that they can be sent to another process, and saved.
 
 from __future__ import annotations
 
+import re
 import warnings
 from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from logsparse.checks import is_number
+from logsparse.facts import entries, listed, number, require, text, whole, wholes
 
 Kind = Literal["arima", "ets"]
 Task = dict[str, Any]
@@ -21,6 +25,8 @@ Answer = dict[str, Any]
 
 Doubles = NDArray[np.float64]
 
+# Of an ARIMA: more than auto.arima ever tries.
+_HIGHEST_ORDER = 10
 # Any one interval tells the spread: those of both families are Gaussian.
 _PERCENT = 80
 _DEVIATIONS = NormalDist().inv_cdf(0.5 + _PERCENT / 200)
@@ -44,6 +50,39 @@ def answer(task: Task) -> Answer:
             return {"failed": f"{type(error).__name__}: {error}"}
     if not np.isfinite([found["mean"], found["spread"]]).all():
         return {"failed": "its forecast is not finite"}
+    return found
+
+
+def check_model(kind: Kind, season: int, span: int, model: Any) -> Task:
+    """A saved model as it came, if statsforecast, which looks at nothing, can be given it."""
+    if isinstance(model, dict) and "failed" in model:
+        return {"failed": text("failed", model["failed"])}
+    if kind == "arima":
+        entries("arima", model, "arma", "coef", "sigma2", "steps")
+        ar, ma, season_ar, season_ma, period, _, _ = wholes("arma", model["arma"], 7, 0, max(season, _HIGHEST_ORDER))
+        orders = {"ar": ar, "ma": ma, "sar": season_ar, "sma": season_ma}
+        require("arma", f"orders up to {_HIGHEST_ORDER}", model["arma"], holds=max(orders.values()) <= _HIGHEST_ORDER)
+        require("arma", f"of period 1 or {season}", model["arma"], holds=period in (1, season))
+        needed = {f"{name}{lag}" for name, order in orders.items() for lag in range(1, order + 1)}
+        coef = {name: number(f"coef/{name}", value) for name, value in entries("coef", model["coef"]).items()}
+        require("coef", f"of {sorted(needed)}", model["coef"], holds=set(coef) - {"intercept", "drift"} == needed)
+        number("sigma2", model["sigma2"], 0)
+        whole("steps", model["steps"], 1, span)
+    else:
+        entries("ets", model, "components", "m", "par", "n_params")
+        form = re.fullmatch("[AM]([NAM])([NAM])([ND])", text("components", model["components"]))
+        require("components", "a form of error, trend and season", model["components"], holds=form is not None)
+        period = whole("m", model["m"], 1, season)
+        require("m", f"1 or {season}", period, holds=period in (1, season))
+        assert form is not None, "it was required"
+        states = 1 + (form[1] != "N") + period * (form[2] != "N")
+        par = listed("par", model["par"], 4 + states)
+        # Smoothing that its form does not have is left out; alpha and the states are always there.
+        used = (True, form[1] != "N", form[2] != "N", form[3] == "D", *([True] * states))
+        for value, is_used in zip(par, used, strict=True):
+            require("par", "a number", value, holds=value is None and not is_used or is_number(value))
+        whole("n_params", model["n_params"], 1, 8 + states)
+    found: Task = model
     return found
 
 

@@ -14,6 +14,7 @@ from logsparse.checks import above_zero, is_whole, truth, whole
 from logsparse.data.calendar import DAY, Freq
 from logsparse.data.panel import Panel
 from logsparse.errors import ConfigError, DataError
+from logsparse.facts import array, entries, listed, require, wholes
 from logsparse.forecast import Forecast, Forecaster
 from logsparse.progress import Progress
 
@@ -23,6 +24,7 @@ from logsparse.progress import Progress
 _LONGEST_LAGS_SEEN = 4
 _ACCURACY = 1e-6
 _ARRAYS = ("loadings", "weights", "center", "scale", "low", "high")
+_LONGEST_LAG = 1_000_000
 _NEAR = 24
 _NEAR_WITHOUT_SEASON = 8
 
@@ -103,9 +105,16 @@ class Trmf(Forecaster):
         return {"lags": self.lags_}, {name: getattr(self, f"{name}_") for name in _ARRAYS}
 
     def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        self.lags_ = facts["lags"]
+        known = entries("learned", facts, "lags")["lags"]
+        lags = wholes("learned/lags", known, len(listed("learned/lags", known)), 1, _LONGEST_LAG)
+        require("learned/lags", "in order, each once", known, holds=len(lags) > 0 and bool((np.diff(lags) > 0).all()))
+        self.lags_ = lags.tolist()
+        series, rank = len(self.panel_), arrays["weights"].shape[0]
+        shapes = {"loadings": (series, rank), "weights": (rank, len(lags))}
+        require("weights", f"the arrays {', '.join(_ARRAYS)}", list(arrays), holds=set(arrays) == set(_ARRAYS))
         for name in _ARRAYS:
-            setattr(self, f"{name}_", arrays[name])
+            setattr(self, f"{name}_", array(name, arrays[name], shapes.get(name, (series,)), np.float64))
+        require("scale", "above 0", "another", holds=bool((self.scale_ > 0).all()))
 
     def _remembered(self) -> int:
         return _LONGEST_LAGS_SEEN * self.lags_[-1]

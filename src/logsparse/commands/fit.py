@@ -52,7 +52,7 @@ def fit(
     target_col: TargetCol = None,
     freq: FreqText = None,
 ) -> None:
-    """Train a model on DATA. Stopped by Ctrl-C or killed, it goes on when the same command is given again."""
+    """Train a model on DATA. Stopped by Ctrl-C or SIGTERM, or killed, it goes on when the command is given again."""
     from logsparse import presets
     from logsparse.commands.resume import claim
     from logsparse.commands.settings import Changes
@@ -95,7 +95,7 @@ def fit(
     model.fit(panel, folder=folder, **meant)
     story = model.story_
     if story.best is None:
-        # Stopped before the first look: there is nothing to save yet.
+        say(f"nothing was saved in {out}: the training was stopped before its first validation.")
         raise KeyboardInterrupt
     model.save(out)
     rows = [
@@ -107,7 +107,7 @@ def fit(
     if story.ended == INTERRUPTED:
         say(f"{out} has the best weights so far; the same command goes on with the training.")
         raise typer.Exit(130)
-    shutil.rmtree(folder)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _config(base: Config | None, asked: Changes, panel: Panel, model: LogSparse) -> Config | None:

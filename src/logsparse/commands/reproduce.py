@@ -105,9 +105,9 @@ def _models(experiment: Experiment, asked: str | None) -> Sequence[str]:
 
 
 def _run(experiment: Experiment, models: Sequence[str], seeds: int | None, budget: float | None, out: Path) -> None:
+    from logsparse.storage import turn
     from logsparse.tasks.ledger import missing, record
     from logsparse.tasks.traces import keep
-    from logsparse.train.sealed import turn
 
     runs = experiment.runs(seeds, models, budget)
     if experiment.models and not runs:

@@ -10,7 +10,7 @@ from logsparse.errors import DataError
 
 
 def claim(folder: Path, seeds: Iterable[int]) -> bool:
-    """Make the folder; whether one of these seeds was begun there before.
+    """Make the folder; whether one of these seeds left a checkpoint there before.
 
     A checkpoint knows its own settings and data; but the folder is removed in the end, so nothing else may be in it.
     """
@@ -22,7 +22,7 @@ def claim(folder: Path, seeds: Iterable[int]) -> bool:
         raise _foreign(folder, "something that no training wrote")
     if there - {f"seed-{seed}" for seed in seeds}:
         raise _foreign(folder, "a training with other seed")
-    return bool(there)
+    return any(any(path.iterdir()) for path in folder.iterdir())
 
 
 def _foreign(folder: Path, what: str) -> DataError:

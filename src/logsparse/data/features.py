@@ -17,6 +17,7 @@ from logsparse.data.moments import Moments, chunks
 from logsparse.data.panel import Floats, Panel
 from logsparse.data.times import to_wall
 from logsparse.errors import ConfigError, DataError
+from logsparse.facts import entries, numbers, texts
 
 # B windows, L steps, F features, N steps of one chunk, R rows (series, or groups of equal ones)
 
@@ -107,8 +108,21 @@ class Features:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave."""
-        return cls(**{key: tuple(value) for key, value in state.items()})
+        """What `to_dict` gave, or what a stranger made of it: nothing is built before it is known to fit."""
+        entries("features", state, "names", "covariates", "mean", "std")
+        names = texts("features/names", state["names"], CALENDAR)
+        covariates = texts("features/covariates", state["covariates"])
+        count = len(names) + len(covariates)
+        return cls(
+            names=names,
+            covariates=covariates,
+            mean=numbers("features/mean", state["mean"], count),
+            std=numbers("features/std", state["std"], count, least=float(np.finfo(np.float32).tiny)),
+        )
+
+    def check(self, freq: Freq) -> None:
+        """Refuse calendar features that times of this step do not have."""
+        _check_names(self.names, freq)
 
 
 def _check_names(names: Sequence[str], freq: Freq) -> None:

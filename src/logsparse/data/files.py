@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
@@ -14,6 +13,7 @@ from logsparse.data.memory import A_COLUMN_BESIDE, check_memory
 from logsparse.data.parts import scan_folder
 from logsparse.data.reading import check_path, reading
 from logsparse.errors import DataError
+from logsparse.storage import unwritable, whole_file
 
 FileKinds = {
     ".parquet": "parquet",
@@ -25,6 +25,7 @@ FileKinds = {
     ".arrow": "feather",
     ".ipc": "feather",
 }
+_RESULT = "The result"
 
 
 def scan(path: Path, *, ids: str | None = None, needed: Sequence[str] = ()) -> pl.LazyFrame:
@@ -91,39 +92,30 @@ def check_writable(path: Path, *, folder: bool = False) -> None:
         )
     try:
         if not folder and path.is_dir():
-            raise _unwritable(path, "a folder of that name is there")
+            raise unwritable(_RESULT, path, "a folder of that name is there")
         into = path.absolute() if folder else path.absolute().parent
         there = next(parent for parent in (into, *into.parents) if parent.exists())
         if not there.is_dir():
-            raise _unwritable(path, f"{there} is no folder")
+            raise unwritable(_RESULT, path, f"{there} is no folder")
         # Permissions alone do not tell: root may write anywhere, but not in /proc.
         probe = there / f".logsparse.{os.getpid()}"
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise _unwritable(path, error.strerror or str(error)) from error
-
-
-def _unwritable(path: Path, reason: str) -> DataError:
-    return DataError("The result must be writable.", got=f"{path}: {reason}", hint="give another -o.")
+        raise unwritable(_RESULT, path, error.strerror or str(error)) from error
 
 
 def write(table: pl.DataFrame, path: Path) -> None:
-    """To parquet, csv or feather by the ending of the name; written beside, then renamed, so never half a file."""
+    """To parquet, csv or feather by the ending of the name; the old table or the new is there, never half of one."""
     check_writable(path)
     kind = FileKinds[path.suffix.lower()]
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if kind == "parquet":
-            table.write_parquet(beside)
-        elif kind == "csv":
-            table.write_csv(beside)
-        else:
-            table.write_ipc(beside)
-        beside.replace(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise _unwritable(path, getattr(error, "strerror", None) or str(error)) from error
-    finally:
-        with suppress(OSError):
-            beside.unlink()
+        with whole_file(path, _RESULT) as file:
+            if kind == "parquet":
+                table.write_parquet(file)
+            elif kind == "csv":
+                table.write_csv(file)
+            else:
+                table.write_ipc(file)
+    except pl.exceptions.PolarsError as error:
+        raise unwritable(_RESULT, path, str(error)) from error

@@ -8,9 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from logsparse.data.calendar import Ints
+from logsparse.data.calendar import FARTHEST, Ints
 from logsparse.data.panel import Panel, SeriesId, Static
 from logsparse.data.scale import Doubles, mean_sizes
+from logsparse.facts import entries, ids, numbers, texts, wholes
 
 # S series of the panel, A series known
 
@@ -85,12 +86,20 @@ class Known:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave."""
-        categories = {name: tuple(found) for name, found in state["categories"].items()}
+        """What `to_dict` gave, or what a stranger made of it: nothing is built before it is known to fit."""
+        entries("known", state, "ids", "born", "categories")
+        names = ids("known/ids", state["ids"])
+        categories = {
+            name: texts(f"known/categories/{name}", found)
+            for name, found in entries("known/categories", state["categories"]).items()
+        }
         # Models of the first days did not tell the end, nor sizes: they learned zeros with scale 1.
-        born_A, end_A = (np.array(times, np.int64) for times in (state["born"], state.get("end", state["born"])))
-        size_A = np.array(state.get("size", np.zeros(len(born_A))), np.float64)
-        return cls(tuple(state["ids"]), born_A, end_A, size_A, categories)
+        born_A, end_A = (
+            wholes(f"known/{key}", state.get(key, state["born"]), len(names), -FARTHEST, FARTHEST)
+            for key in ("born", "end")
+        )
+        size_A = np.array(numbers("known/size", state.get("size", [0.0] * len(names)), len(names), least=0))
+        return cls(names, born_A, end_A, size_A, categories)
 
 
 def _recode(column: Static, categories: tuple[str, ...]) -> Static:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from logsparse.datasets.originals import Files
+from logsparse.storage import write_whole
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,7 @@ def note(dataset: str, source: str, paths: list[Path], files: Files, target: Pat
         read=tuple(read),
         parquet=checksum(target),
     )
-    beside = target.with_name(f".{target.name}.{os.getpid()}.json")
-    beside.write_text(json.dumps(asdict(record), indent=1))
-    beside.replace(_place(target))
+    write_whole(_place(target), json.dumps(asdict(record), indent=1).encode(), "The record of a data set")
     return record
 
 

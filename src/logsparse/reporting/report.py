@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ from logsparse.errors import ConfigError, DataError
 from logsparse.forecast import Forecaster
 from logsparse.reporting.numbers import Results
 from logsparse.reporting.sections import page
+from logsparse.storage import unwritable, write_whole
 
 TEMPLATE = "report.html.j2"
 
@@ -31,7 +30,7 @@ def report(results: Any, out: str | Path, *, model: Forecaster | None = None, ti
             got=f"{type(model).__name__}",
             hint="pass the fitted model itself, or leave it out.",
         )
-    _write(_rendered(page(Results(results), model, title)), path)
+    write_whole(path, _rendered(page(Results(results), model, title)).encode(), "The report")
     return path
 
 
@@ -49,23 +48,5 @@ def _check_path(path: Path) -> None:
     if path.suffix.lower() not in (".html", ".htm"):
         raise DataError("A report is written as html.", got=f"{path}", hint="end the name in .html.")
     if path.is_dir():
-        raise _unwritable(path, "a folder of that name is there")
+        raise unwritable("The report", path, "a folder of that name is there")
     check_writable(path.parent, folder=True)
-
-
-def _unwritable(path: Path, reason: str) -> DataError:
-    return DataError("The report must be writable.", got=f"{path}: {reason}", hint="give another path.")
-
-
-def _write(text: str, path: Path) -> None:
-    """Beside, then renamed: never half a report."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        raise _unwritable(path, error.strerror or str(error)) from error
-    finally:
-        with suppress(OSError):
-            beside.unlink()

@@ -15,16 +15,14 @@ import os
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from logsparse.errors import DataError
-from logsparse.train.sealed import turn
+from logsparse.storage import make_folder, turn, write_whole, writing
 
 _FACTS = ("R0.5", "R0.9", "validation_nll", "steps", "minutes")
 COLUMNS = ("task", "case", "model", "seed", "budget", *_FACTS, "config", "data", "version", "machine", "time")
@@ -242,27 +240,19 @@ def record(folder: Path, run: Run, identity: Identity, facts: Mapping[str, Any])
             hint="look for extreme values in its data; nothing is recorded of it.",
         )
     path = folder / f"{run.task}.csv"
-    folder.mkdir(parents=True, exist_ok=True)
+    with writing("The table of results", path):
+        make_folder(folder)
     with turn(folder):
         # Looked at first: what is no table of results is refused, and stays.
         if not missing(folder, {run: identity}):
             return
-        _begin(path)
-        # In one piece at the end of the file: on a disk without turns, too, others lose nothing.
-        with path.open("ab", buffering=0) as file:
-            end = b"" if path.read_bytes().endswith(b"\n") else b"\n"
-            file.write(end + _line(list(row.values())))
-
-
-def _begin(path: Path) -> None:
-    """A file that holds the names of the columns, unless there is one that does."""
-    if path.exists() and not path.read_bytes().strip():
-        path.unlink()
-    beside = path.with_name(f".{path.name}.{uuid4().hex}")
-    beside.write_bytes(_line(COLUMNS))
-    with suppress(FileExistsError):
-        os.link(beside, path)
-    beside.unlink()
+        with writing("The table of results", path):
+            before = path.read_bytes() if path.exists() else b""
+        if not before.strip():
+            before = _line(COLUMNS)
+        elif not before.endswith(b"\n"):
+            before += b"\n"
+        write_whole(path, before + _line(list(row.values())), "The table of results")
 
 
 def _line(cells: Sequence[Any]) -> bytes:

@@ -12,8 +12,9 @@ import numpy as np
 
 from logsparse.checks import is_number, is_whole
 from logsparse.errors import DataError
+from logsparse.storage import read_file, write_whole
 from logsparse.tasks.ledger import Row, Run, best, run_of
-from logsparse.train.sealed import check_document, pack_document, read_file, unpack_object, write_whole
+from logsparse.train.sealed import check_document, pack_document, unpack_object
 
 Traces = Mapping[tuple[str, str], Mapping[str, Any]]
 """By case and model."""
@@ -24,10 +25,8 @@ Fits = Callable[[Mapping[str, Any]], bool]
 
 def keep(folder: Path, run: Run, trace: Mapping[str, Any]) -> None:
     """One file a run that says whose it is; whole at every moment."""
-    path = _path(folder, run)
-    path.parent.mkdir(parents=True, exist_ok=True)
     content = {"run": _named(run), "version": f"logsparse {version('logsparse')}", "trace": trace}
-    write_whole(path, pack_document(content, indent=None))
+    write_whole(_path(folder, run), pack_document(content, indent=None), "A trace")
 
 
 def anything(_trace: Mapping[str, Any]) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,14 @@ from typing import Any
 from torch import Tensor
 
 from logsparse.errors import DataError
+from logsparse.storage import clear_parts, read_file, seal, write_whole
 from logsparse.train.sealed import (
     check_document,
     pack_document,
     pack_tensors,
     plain,
-    read_file,
-    seal,
     unpack_object,
     unpack_tensors,
-    write_whole,
 )
 
 FORMAT = "logsparse-checkpoint"
@@ -44,7 +43,6 @@ def save(
 ) -> None:
     """Write the pair; a checkpoint of the same name is replaced in one stroke."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     blob = pack_tensors(tensors)
     entry = seal(blob)
     file = f"{name}-{entry['sha256'][:16]}.safetensors"
@@ -54,11 +52,14 @@ def save(
         "tensors": {"file": file, **entry},
         "state": plain(state, "The state of a checkpoint"),
     }
-    write_whole(folder / file, blob)
-    write_whole(folder / f"{name}.json", pack_document(content))
-    for old in folder.iterdir():
-        if old.name != file and re.fullmatch(_leftovers(name), old.name):
-            old.unlink(missing_ok=True)
+    clear_parts(folder, _tensor_file(name))
+    write_whole(folder / file, blob, "A checkpoint")
+    write_whole(folder / f"{name}.json", pack_document(content), "A checkpoint")
+    # The new pair is whole: tensors of earlier ones that cannot be removed now are removed by the next save.
+    with suppress(OSError):
+        for old in folder.iterdir():
+            if old.name != file and re.fullmatch(_tensor_file(name), old.name):
+                old.unlink(missing_ok=True)
 
 
 def exists(folder: str | Path, *, name: str = "checkpoint") -> bool:
@@ -69,19 +70,23 @@ def load(folder: str | Path, *, name: str = "checkpoint") -> Checkpoint:
     """Read the pair back, or refuse it with the file's name and the reason. Nothing in it is ever run."""
     path = Path(folder) / f"{name}.json"
     content = _read_document(path)
-    entry = content.get("tensors", {})
+    match content:
+        case {"tensors": {"file": str(file), "bytes": int(), "sha256": str()} as entry, "state": dict(state)}:
+            pass
+        case _:
+            raise damaged(path, "values that no checkpoint has")
     # The name comes from a file that may be a stranger's: it must not lead out of the folder.
-    if not re.fullmatch(_tensor_file(name), str(entry.get("file"))):
-        raise _damaged(path, f"a JSON file that names {entry.get('file')!r} as its tensors")
-    tensor_path = path.with_name(entry["file"])
-    blob = read_file(tensor_path, _damaged, entry)
-    return Checkpoint(unpack_tensors(tensor_path, blob, _damaged), content["state"])
+    if not re.fullmatch(_tensor_file(name), file):
+        raise damaged(path, f"a JSON file that names {file!r} as its tensors")
+    tensor_path = path.with_name(file)
+    blob = read_file(tensor_path, damaged, entry)
+    return Checkpoint(unpack_tensors(tensor_path, blob, damaged), state)
 
 
 def _read_document(path: Path) -> dict[str, Any]:
-    document = unpack_object(path, read_file(path, _damaged), _damaged)
+    document = unpack_object(path, read_file(path, damaged), damaged)
     if document.get("format") != FORMAT:
-        raise _damaged(path, "a JSON file of another program")
+        raise damaged(path, "a JSON file of another program")
     version = document.get("version")
     if version != VERSION:
         raise DataError(
@@ -89,19 +94,15 @@ def _read_document(path: Path) -> dict[str, Any]:
             got=f"version {version}",
             hint="read it with the version of logsparse that wrote it, or upgrade logsparse.",
         )
-    return check_document(path, document, _damaged)
+    return check_document(path, document, damaged)
 
 
 def _tensor_file(name: str) -> str:
     return re.escape(name) + r"-[0-9a-f]{16}\.safetensors"
 
 
-def _leftovers(name: str) -> str:
-    """Tensors of earlier checkpoints, and what a killed writer left."""
-    return _tensor_file(name) + r"(\.part)?"
-
-
-def _damaged(path: Path, reason: str) -> DataError:
+def damaged(path: Path, reason: str) -> DataError:
+    """How a file of a checkpoint is refused."""
     return DataError(
         f"{path} must be a whole file of a logsparse checkpoint.",
         got=reason,

@@ -32,7 +32,9 @@ def differences(then: Mapping[str, Any], now: Identity) -> list[str]:
     found = [words for part, words in parts.items() if then.get(part) != now[part]]
     if then.get("seed") != now["seed"]:
         found.append(f"seed {now['seed']} (then {then.get('seed')})")
-    was = then.get("train", {})
+    was = then.get("train")
+    if not isinstance(was, dict):
+        return [*found, "no settings"]
     return found + [
         f"train.{name} {_shown(value)} (then {_shown(was.get(name))})"
         for name, value in now["train"].items()

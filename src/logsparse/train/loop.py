@@ -7,9 +7,9 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import torch
@@ -18,11 +18,13 @@ from torch import Generator, Tensor, nn
 from logsparse.config import TrainConfig
 from logsparse.data.windows import Batch
 from logsparse.errors import LogsparseError
+from logsparse.facts import UnfitError, entries, listed, number, text
 from logsparse.model.network import Network
 from logsparse.progress import Progress
+from logsparse.storage import write_whole
 from logsparse.train.average import WeightAverage
 from logsparse.train.batches import Draws, TrainingSet
-from logsparse.train.checkpoint import exists, load, save
+from logsparse.train.checkpoint import damaged, exists, load, save
 from logsparse.train.distributed import Ranks
 from logsparse.train.identity import differences, identity
 from logsparse.train.optim import (
@@ -35,11 +37,14 @@ from logsparse.train.optim import (
     schedule,
     set_rate,
 )
+from logsparse.train.resuming import checked_parts, under
+from logsparse.train.signals import asked_to_stop
 
 # B windows, L positions, P parameters of the likelihood
 
 CHECKPOINT = "training"
 INTERRUPTED = "interrupted"
+_ROW = ("step", "seconds", "nll", "validation_nll")
 _WORST = float(np.finfo(np.float32).max)
 
 
@@ -55,6 +60,17 @@ class Story:
     seconds: float = 0.0
     best: float | None = None
     ended: str = "all steps taken"
+
+    @classmethod
+    def from_dict(cls, facts: Any) -> Self:
+        """What `asdict` gave, or what a stranger made of it."""
+        entries("story", facts, "rows", "seconds", "best", "ended")
+        rows = [
+            {name: number(f"story/rows/{name}", value) for name, value in entries("story/rows", row, *_ROW).items()}
+            for row in listed("story/rows", facts["rows"])
+        ]
+        best = None if facts["best"] is None else number("story/best", facts["best"])
+        return cls(rows, number("story/seconds", facts["seconds"], 0), best, text("story/ended", facts["ended"]))
 
 
 class Training:
@@ -91,12 +107,20 @@ class Training:
         began, every = time.monotonic() - self.story.seconds, self.look_every
         minutes, told = self.train.minutes, self.verbose and self.ranks.leads
         limit = None if minutes is None else 60 * minutes - self.story.seconds
-        with Progress(f"training, seed {self.seed}", self.steps, limit=limit, verbose=told) as progress:
+        title = f"training, seed {self.seed}"
+        # Ranks must stop at the same step, so one alone is not asked.
+        with (
+            asked_to_stop(heed=self.ranks.count == 1) as wish,
+            Progress(title, self.steps, limit=limit, verbose=told) as progress,
+        ):
             progress.skip_to(self.step)
             looked_at = self.step
             try:
                 while self.step < self.steps and not self.stopping.stop:
                     self.story.seconds = time.monotonic() - began
+                    if wish.stop:
+                        self.story.ended = INTERRUPTED
+                        break
                     # However few the minutes, one step makes a model.
                     if self.step and self.ranks.agree(self._share_of_time() >= 1):
                         self.story.ended = f"{self.train.minutes:g} minutes are over"
@@ -181,10 +205,10 @@ class Training:
         moments, settings = optimiser_state(self.optim)
         averaged, counts = self.average.state() if self.average else ({}, {})
         tensors = {
-            **_under("weights", self.network.state_dict()),
-            **_under("best", self.best),
-            **_under("optimiser", moments),
-            **_under("average", averaged),
+            **under("weights", self.network.state_dict()),
+            **under("best", self.best),
+            **under("optimiser", moments),
+            **under("average", averaged),
         }
         _, stopping = self.stopping.state()
         state = {"step": self.step, **self.identity, "story": asdict(self.story)}
@@ -192,11 +216,11 @@ class Training:
             folder, tensors, {**state, "optimiser": settings, "average": counts, "stopping": stopping}, name=CHECKPOINT
         )
         lines = (json.dumps({"seed": self.seed, **row}) + "\n" for row in self.story.rows)
-        (folder / "metrics.jsonl").write_text("".join(lines))
+        write_whole(folder / "metrics.jsonl", "".join(lines).encode(), "The losses of a training")
 
     def _resume(self, folder: Path) -> None:
         checkpoint = load(folder, name=CHECKPOINT)
-        state, tensors = checkpoint.state, checkpoint.tensors
+        state = checkpoint.state
         if changed := differences(state, self.identity):
             limit = " (minutes are --minutes of fit, --budget of reproduce)" if "minutes" in str(changed) else ""
             raise TrainingError(
@@ -204,13 +228,18 @@ class Training:
                 got=f"{', '.join(changed)} in {folder}",
                 hint=f"give them as they were{limit}, or remove the folder to begin anew.",
             )
-        self.network.load_state_dict(_below("weights", tensors))
-        self.best = _below("best", tensors)
-        restore_optimiser(self.optim, (_below("optimiser", tensors), state["optimiser"]))
+        try:
+            parts = checked_parts(checkpoint, self.network, self.optim, self.average, self.stopping, self.steps)
+            story = Story.from_dict(state["story"])
+        except UnfitError as error:
+            raise damaged(folder / f"{CHECKPOINT}.json", str(error)) from error
+        self.network.load_state_dict(parts["weights"])
+        self.best = parts["best"]
+        restore_optimiser(self.optim, (parts["optimiser"], state["optimiser"]))
         if self.average:
-            self.average.restore((_below("average", tensors), state["average"]))
+            self.average.restore((parts["average"], state["average"]))
         self.stopping.restore(({}, state["stopping"]))
-        self.step, self.story = state["step"], Story(**{**state["story"], "ended": Story.ended})
+        self.step, self.story = state["step"], replace(story, ended=Story.ended)
 
 
 def best_of(make: Callable[[int], Training], seeds: Sequence[int]) -> Training:
@@ -262,11 +291,3 @@ def _key(*numbers: int) -> int:
 
 def _copy(network: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
-
-
-def _under(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {f"{part}/{name}": tensor for name, tensor in tensors.items()}
-
-
-def _below(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(f"{part}/"): tensor for name, tensor in tensors.items() if name.startswith(f"{part}/")}

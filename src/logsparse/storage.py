@@ -1,0 +1,236 @@
+"""Bytes -> files that are whole at every moment, one or a set in one stroke -> the bytes again, or the reason why not.
+
+The one way in which models, checkpoints, results, reports and pictures reach the disk. A file is written beside its
+place, flushed to the disk and renamed; then the folder is flushed. Killed or failed at any moment, the old content or
+the new is there, and trouble with the disk is one DataError. Nothing that is read here is ever run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex
+from stat import S_ISREG
+from typing import Any, BinaryIO
+
+from logsparse.errors import DataError
+
+# How a kind of file is refused: its path and the reason -> an error with that kind's rule and way out.
+Refusal = Callable[[Path, str], DataError]
+
+SAVING, SAVED = ".logsparse-saving", ".logsparse-saved"
+
+
+def unwritable(what: str, path: Path, reason: str) -> DataError:
+    return DataError(f"{what} must be writable.", got=f"{path}: {reason}", hint="give another path, or make room.")
+
+
+@contextmanager
+def writing(what: str, path: Path) -> Iterator[None]:
+    """Trouble with the disk inside the block is one clear error that names the path."""
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(what, path, error.strerror or str(error)) from error
+
+
+def write_whole(path: Path, blob: bytes, what: str) -> None:
+    """All of the bytes, or what was there before."""
+    with whole_file(path, what) as file:
+        file.write(blob)
+
+
+@contextmanager
+def whole_file(path: Path, what: str) -> Iterator[BinaryIO]:
+    """A file to write to, which is at `path` after the block; after any trouble, what was there before still is."""
+    with writing(what, path):
+        make_folder(path.parent)
+        clear_parts(path.parent, re.escape(path.name))
+        part, handle = _new_part(path)
+        try:
+            # Buffered: a write that the system cuts short is completed.
+            with os.fdopen(handle, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(handle)
+                # Still open, so still locked: nobody takes it for a leftover.
+                part.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise
+        flush_folder(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """The folder and those above it, made to last."""
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in made:
+        flush_folder(place.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """Names that came, went or changed survive a power cut from here on."""
+    if os.name == "posix":
+        try:
+            handle = os.open(folder, os.O_RDONLY)
+        except PermissionError:  # a folder that may be written and not read: there is no way to flush it
+            return
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def clear_parts(folder: Path, name: str) -> None:
+    """Remove what killed writers left of files whose name matches; the part of a living one is locked, and stays."""
+    with suppress(OSError):
+        for part in folder.iterdir():
+            if re.fullmatch(rf"\.{name}\.[0-9a-f]{{8}}\.part", part.name):
+                with suppress(OSError), part.open("rb") as file:
+                    _lock(file.fileno(), wait=False)
+                    part.unlink()
+
+
+def _new_part(path: Path) -> tuple[Path, int]:
+    """A file beside `path` that is ours alone."""
+    while True:
+        part = path.with_name(f".{path.name}.{token_hex(4)}.part")
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with suppress(OSError):  # a file system without locks: nobody can take it for a leftover either
+            _lock(handle)
+        if os.fstat(handle).st_nlink:
+            return part, handle
+        os.close(handle)  # made and not yet locked, it was taken for a leftover
+
+
+def _lock(handle: int, *, wait: bool = True) -> None:
+    if os.name == "posix":
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def seal(blob: bytes) -> dict[str, Any]:
+    """What a file must be like to be the one that was written."""
+    return {"bytes": len(blob), "sha256": sha256(blob).hexdigest()}
+
+
+def read_file(path: Path, refuse: Refusal, entry: Mapping[str, Any] | None = None) -> bytes:
+    """The bytes of a file; with the `entry` of its seal only those that were sealed, the size looked at first."""
+    try:
+        with open(path, "rb", opener=_open_at_once) as file:
+            status = os.fstat(file.fileno())
+            if not S_ISREG(status.st_mode):
+                raise refuse(path, "no ordinary file")
+            if entry and status.st_size != entry["bytes"]:
+                raise refuse(path, f"{status.st_size} bytes where {entry['bytes']} were written")
+            blob = file.read()
+    except OSError as error:
+        raise refuse(path, error.strerror or str(error)) from error
+    if entry and seal(blob)["sha256"] != entry["sha256"]:
+        raise refuse(path, "content that does not match its checksum")
+    return blob
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Opened without waiting: a pipe in a stranger's folder would make us wait for ever."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def replace_files(folder: Path, blobs: Mapping[str, bytes | None], what: str) -> None:
+    """Replace a set of files in one stroke; None takes a file away.
+
+    All are written into the folder SAVING, which is then renamed to SAVED: this is the one switch. A reader looks for
+    each file in SAVED first (`fetch`). Killed before the switch, the old set is whole; killed after it, the new one is,
+    and the next writer moves it into place.
+    """
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        with writing(what, folder):
+            make_folder(folder)
+            with turn(folder):
+                for place in (folder / SAVING, folder / SAVED):
+                    if place.is_symlink():  # a stranger's: what it leads to is not ours to move or clear
+                        place.unlink()
+                _move_in(folder)
+                _stage(folder, {name: blob for name, blob in blobs.items() if blob is not None})
+                for name in (name for name, blob in blobs.items() if blob is None):
+                    (folder / name).unlink(missing_ok=True)
+                _move_in(folder)
+    except BaseException:
+        for place in made:
+            with suppress(OSError):
+                place.rmdir()
+        raise
+
+
+def fetch(folder: Path, name: str, refuse: Refusal, entry: Mapping[str, Any] | None = None) -> bytes:
+    """A file of the set in force, wherever its writer has it just now."""
+    try:
+        return read_file(folder / SAVED / name, refuse, entry)
+    except DataError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+    return read_file(folder / name, refuse, entry)
+
+
+@contextmanager
+def turn(folder: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Writers take turns; the turn of one that is killed ends with it. Without `wait`: whether it is ours."""
+    if os.name != "posix":
+        yield True
+        return
+    with writing("A folder of results", folder):
+        handle = os.open(folder, os.O_RDONLY)
+    ours = True
+    try:
+        try:
+            _lock(handle, wait=wait)
+        except BlockingIOError:
+            ours = False
+        except OSError:  # a file system without locks: the folder has one writer at a time then
+            pass
+        yield ours
+    finally:
+        os.close(handle)
+
+
+def _stage(folder: Path, blobs: Mapping[str, bytes]) -> None:
+    saving = folder / SAVING
+    _clear(saving)
+    try:
+        saving.mkdir()
+        for name, blob in blobs.items():
+            with (saving / name).open("wb") as file:
+                file.write(blob)
+                file.flush()
+                os.fsync(file.fileno())
+        flush_folder(saving)
+        saving.rename(folder / SAVED)
+    except BaseException:
+        with suppress(OSError):
+            _clear(saving)
+        raise
+    flush_folder(folder)
+
+
+def _clear(saving: Path) -> None:
+    with suppress(FileNotFoundError):
+        for file in saving.iterdir():
+            file.unlink()
+        saving.rmdir()
+
+
+def _move_in(folder: Path) -> None:
+    """End a save after its switch, file by file in any order: readers find each where it is."""
+    saved = folder / SAVED
+    if saved.is_dir():
+        for file in saved.iterdir():
+            file.replace(folder / file.name)
+        saved.rmdir()
