@@ -17,7 +17,7 @@ def main() -> int:
     assert found is not None
     assert found.startswith(site), found
     # Tests that start other processes would meet the installed package there, or a preloaded sanitizer in their tools.
-    return pytest.main(["-q", "-p", "no:cacheprovider", "-k", "not openmp and not compile and not opcheck", *tests])
+    return pytest.main(["-q", "-s", "-p", "no:cacheprovider", "-k", "not openmp and not compile and not opcheck", *tests])
 
 
 if __name__ == "__main__":
