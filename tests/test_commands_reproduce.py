@@ -14,12 +14,12 @@ import pytest
 
 from command import logsparse, refusal
 from logsparse.commands.reproduce import NAMES, _models, _run
+from logsparse.storage import turn
 from logsparse.tasks import synthetic
 from logsparse.tasks.catalogue import EXPERIMENTS
 from logsparse.tasks.experiment import Experiment
 from logsparse.tasks.ledger import Run, record
 from logsparse.tasks.traces import keep
-from logsparse.storage import turn
 
 
 def test_what_is_recorded_is_not_run_again_and_is_shown(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from typing import Any, TypedDict, Unpack
 
 from numpy.typing import NDArray
 
-from logsparse.checks import is_number
-from logsparse.checks import whole
+from logsparse.checks import is_number, whole
 from logsparse.config import Config
 from logsparse.data.calendar import FARTHEST
 from logsparse.data.known import Known

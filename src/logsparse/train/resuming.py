@@ -82,7 +82,9 @@ def _check_moments(found: Mapping[str, Tensor], network: nn.Module, optim: torch
     moments = ("exp_avg", "exp_avg_sq") if isinstance(optim, BertAdam) else ("exp_avg", "exp_avg_sq", "step")
     weights = {name: weight for name, weight in network.named_parameters() if f"{name}.exp_avg" in found}
     count = torch.empty((), dtype=torch.float32)
-    needed = {f"{name}.{key}": count if key == "step" else weights[name].detach() for name in weights for key in moments}
+    needed = {
+        f"{name}.{key}": count if key == "step" else weights[name].detach() for name in weights for key in moments
+    }
     check_tensors(needed, found, "optimiser")
     for name, tensor in found.items():
         if name.endswith(".exp_avg_sq"):
