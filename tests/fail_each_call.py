@@ -197,12 +197,12 @@ def _fails(
     wrong: list[str],
 ) -> bool:
     """Whether there was a call of this number to fail; `fresh`: nothing is there yet."""
-    (write, read), (kind, trouble, number, fresh) = writer, case
+    write, (kind, trouble, number, fresh) = writer[0], case
     place = folder / "place"
     shutil.rmtree(place, ignore_errors=True)
     if not fresh:
         write(place, OLD)
-    said, handles = f"{kind} {number} {trouble}{' fresh' if fresh else ''}: ", len(os.listdir("/proc/self/fd"))
+    said, handles = f"{kind} {number} {trouble}{' fresh' if fresh else ''}: ", _open_files()
     disk.arm(KINDS[kind], number, TROUBLES[trouble], os.fsencode(place))
     error: BaseException | None = None
     try:
@@ -216,26 +216,38 @@ def _fails(
         wrong.append(said + repr(other))
     if not disk.disarm():
         return False
+    counts[_judge(place, writer, error, fresh=fresh, note=lambda text: wrong.append(said + text))] += 1
+    if litter := [path.name for path in place.rglob("*") if path.name.endswith(".part") or path.name[0] == "."]:
+        wrong.append(said + f"left {litter}")
+    if _open_files() > handles:
+        wrong.append(said + "files left open")
+    return True
+
+
+def _judge(
+    place: Path, writer: tuple[Write, Read], error: BaseException | None, *, fresh: bool, note: Callable[[str], object]
+) -> str:
+    """What is there after a write that failed or not; and whether the next one succeeds."""
+    (write, read), found = writer, "none"
     try:
         found = read(place)
     except Exception as other:  # noqa: BLE001 (that is what is looked for)
-        found = "none"
         if not fresh or error is None:
-            wrong.append(said + f"then {other!r}")
-    counts[found if error else "finished"] += 1
+            note(f"then {other!r}")
     if error is None and found != (OLD if fresh else NEW):
-        wrong.append(said + f"reported as written, and {found} is there")
+        note(f"reported as written, and {found} is there")
+    after = OLD if found == "none" else NEXT
     try:
-        write(place, OLD if fresh and found == "none" else NEXT)
-        if read(place) != (OLD if fresh and found == "none" else NEXT):
-            wrong.append(said + "the next write did nothing")
+        write(place, after)
+        if read(place) != after:
+            note("the next write did nothing")
     except Exception as other:  # noqa: BLE001 (that is what is looked for)
-        wrong.append(said + f"the next write: {other!r}")
-    if litter := [path.name for path in place.rglob("*") if path.name.endswith(".part") or path.name[0] == "."]:
-        wrong.append(said + f"left {litter}")
-    if len(os.listdir("/proc/self/fd")) > handles:
-        wrong.append(said + "files left open")
-    return True
+        note(f"the next write: {other!r}")
+    return found if error else "finished"
+
+
+def _open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 if __name__ == "__main__":

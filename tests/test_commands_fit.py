@@ -54,7 +54,7 @@ def test_the_settings_are_told_before_and_the_outcome_after() -> None:
 
 
 def test_a_depth_that_does_not_reach_the_window_is_a_line_on_the_error_stream() -> None:
-    words = [sys.executable, "-m", "logsparse", "fit", "hours.csv", "--horizon", "6", *QUICK]
+    words = [sys.executable, "-m", "logsparse", "fit", "hours.csv", "--horizon", "6", *QUICK, "--set", "model.lags=1,2"]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300)
     line = "The attention pattern does not reach the whole window of 18 steps in 1 layer of logsparse(base=2): "
     assert done.stderr.count(f"{line}it would take 4 (model.layers).\n") == 1

@@ -165,6 +165,8 @@ def test_the_runs_of_the_paper_and_the_default_are_deep_enough(name: str, caplog
         ({"patterns": (from_distances([0, 2]),), "layers": 9}, "no number of layers would."),
         ({"patterns": (full(), logsparse()), "layers": 2}, None),
         ({"patterns": (logsparse(),), "layers": 4}, None),
+        ({"patterns": (logsparse(),), "layers": 2, "lags": (1, 23)}, "it would take 4"),
+        ({"patterns": (logsparse(),), "layers": 2, "lags": (1, 24)}, None),
     ],
 )
 def test_a_pattern_that_cannot_reach_its_window_is_warned_of(

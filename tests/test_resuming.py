@@ -138,5 +138,7 @@ def test_one_process_does_not_train_twice_in_one_folder_but_with_other_seeds_it_
 def test_a_folder_that_cannot_be_made_is_refused_before_the_training(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     model = LogSparse(6, config=small.config(epochs=1), verbose=False)
-    with pytest.raises(DataError, match=r"The folder of a training must be writable\. Got .*file/run/seed-0: Not a dir"):
+    with pytest.raises(
+        DataError, match=r"The folder of a training must be writable\. Got .*file/run/seed-0: Not a dir"
+    ):
         model.fit(small.panel(), folder=tmp_path / "file" / "run")

@@ -71,7 +71,12 @@ SERIES, WEIGHTS, HISTORY = "series.json", "model.safetensors", "history.safetens
 CASES: dict[str, tuple[str, str, Edit, str]] = {
     "lengths beyond the values": ("naive", SERIES, put("panel", "lengths", [5_000_000] * 3), r"of shape \(15000000"),
     "lengths short of the values": ("naive", SERIES, put("panel", "lengths", [59, 60, 60]), r"of shape \(179,\), not"),
-    "a length below 1": ("naive", SERIES, put("panel", "lengths", [0, 90, 90]), "lengths must be a whole number from 1"),
+    "a length below 1": (
+        "naive",
+        SERIES,
+        put("panel", "lengths", [0, 90, 90]),
+        "lengths must be a whole number from 1",
+    ),
     "a length of half": ("naive", SERIES, put("panel", "lengths", [59.5, 60.5, 60]), "lengths must be a whole number"),
     "an id twice": ("naive", SERIES, put("panel", "ids", ["a", "a", "c"]), "each once, not"),
     "an id of 100 bits": ("naive", SERIES, put("panel", "ids", [10**30, 1, 2]), "numbers of 64 bits, each once"),
@@ -89,11 +94,26 @@ CASES: dict[str, tuple[str, str, Edit, str]] = {
     "a library of nobody": ("naive", SERIES, put("panel", "origin", "library", "os"), "library must be one of pandas"),
     "values of another type": ("naive", HISTORY, lambda t: t.update(values=t["values"].long()), "of type float32, not"),
     "values of infinity": ("naive", HISTORY, fill("values", torch.inf), "values must be without infinities"),
-    "a series without values": ("naive", HISTORY, lambda t: t["values"][:60].fill_(torch.nan), "there for every series"),
+    "a series without values": (
+        "naive",
+        HISTORY,
+        lambda t: t["values"][:60].fill_(torch.nan),
+        "there for every series",
+    ),
     "layers without end": ("logsparse", SERIES, put("learned", "config", "model", "layers", 10**6), "layers must be a"),
-    "a width without end": ("logsparse", SERIES, put("learned", "config", "model", "width", 10**6), "project.bias must be there, not None"),
+    "a width without end": (
+        "logsparse",
+        SERIES,
+        put("learned", "config", "model", "width", 10**6),
+        "project.bias must be there, not None",
+    ),
     "a longer context": ("logsparse", SERIES, put("learned", "config", "context", 10**5), "position.* of shape torch"),
-    "another horizon": ("deepar", SERIES, put("learned", "config", "horizon", 7), "horizon must be a whole .* 3 to 3, not"),
+    "another horizon": (
+        "deepar",
+        SERIES,
+        put("learned", "config", "horizon", 7),
+        "horizon must be a whole .* 3 to 3, not",
+    ),
     "a config of text": ("logsparse", SERIES, put("learned", "config", "24x7"), "config must be a dict"),
     "a std of 0": ("logsparse", SERIES, put("learned", "features", "std", 0, 0), "std must be a number from"),
     "fewer means": ("logsparse", SERIES, put("learned", "features", "mean", []), "mean must be a list of"),
@@ -101,7 +121,12 @@ CASES: dict[str, tuple[str, str, Edit, str]] = {
     "fewer births": ("logsparse", SERIES, put("learned", "known", "born", [0]), "born must be a list of 3"),
     "a story of nothing": ("logsparse", SERIES, put("learned", "story", {"rows": 1}), "story must be a dict with rows"),
     "a weight missing": ("logsparse", WEIGHTS, lambda t: t.pop("output.bias"), "weight output.bias must be there"),
-    "a weight too many": ("logsparse", WEIGHTS, lambda t: t.update(x=torch.ones(1)), "weight x must be one that its settings ask for"),
+    "a weight too many": (
+        "logsparse",
+        WEIGHTS,
+        lambda t: t.update(x=torch.ones(1)),
+        "weight x must be one that its settings ask for",
+    ),
     "a weight of another shape": (
         "logsparse",
         WEIGHTS,
@@ -114,16 +139,41 @@ CASES: dict[str, tuple[str, str, Edit, str]] = {
         lambda t: t.update({"output.bias": t["output.bias"].double()}),
         "output.bias must be of dtype torch.float32, not torch.float64",
     ),
-    "columns of a stranger": ("naive", "config.json", put("config", "columns", {"covariates": ["x"]}), "covariates must"),
+    "columns of a stranger": (
+        "naive",
+        "config.json",
+        put("config", "columns", {"covariates": ["x"]}),
+        "covariates must",
+    ),
     "settings missing": ("naive", "config.json", put("config", {"columns": {}}), "KeyError: 'settings'"),
     "a structure of nothing": ("deepstate", SERIES, put("learned", "structure", [1]), "structure must be a dict"),
-    "a trend of growth": ("deepstate", SERIES, put("learned", "structure", "trend", 1.5), "trend must be a number from 0"),
+    "a trend of growth": (
+        "deepstate",
+        SERIES,
+        put("learned", "structure", "trend", 1.5),
+        "trend must be a number from 0",
+    ),
     "lags of nothing": ("trmf", SERIES, put("learned", "lags", []), "lags must be in order, each once"),
-    "fewer loadings": ("trmf", WEIGHTS, lambda t: t.update(loadings=t["loadings"][:2].clone()), "loadings must be of shape"),
+    "fewer loadings": (
+        "trmf",
+        WEIGHTS,
+        lambda t: t.update(loadings=t["loadings"][:2].clone()),
+        "loadings must be of shape",
+    ),
     "fewer models": ("arima", SERIES, put("learned", "models", []), "models must be a list of 3"),
-    "orders without end": ("arima", SERIES, put("learned", "models", 0, "arma", 0, 10**6), "arma must be a whole number"),
+    "orders without end": (
+        "arima",
+        SERIES,
+        put("learned", "models", 0, "arma", 0, 10**6),
+        "arma must be a whole number",
+    ),
     "fewer coefficients": ("arima", SERIES, put("learned", "models", 0, "coef", {"x": 1.0}), "coef must be of"),
-    "states missing": ("ets", SERIES, put("learned", "models", 0, "par", [0.5, None, None, None]), "par must be a list of"),
+    "states missing": (
+        "ets",
+        SERIES,
+        put("learned", "models", 0, "par", [0.5, None, None, None]),
+        "par must be a list of",
+    ),
     "no form": ("ets", SERIES, put("learned", "models", 0, "components", "XXXX"), "components must be a form"),
 }
 
@@ -141,7 +191,9 @@ def test_wrong_content_with_right_checksums_is_refused_by_name(case: str, tmp_pa
 @pytest.mark.parametrize("number", [torch.inf, -torch.inf, torch.nan])
 def test_weights_that_are_not_finite_are_refused(number: float, tmp_path: Path) -> None:
     place = damaged("logsparse", tmp_path / "model", WEIGHTS, fill("output.bias", number))
-    with pytest.raises(DataError, match=r"weights of a model must be finite numbers\. Got (NaN|infinity) in 'output.bias'"):
+    with pytest.raises(
+        DataError, match=r"weights of a model must be finite numbers\. Got (NaN|infinity) in 'output.bias'"
+    ):
         ls.load(place)
 
 

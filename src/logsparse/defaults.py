@@ -111,10 +111,10 @@ def check_reach(config: Config, panel: Panel) -> None:
 def warn_of_depth(config: Config) -> None:
     """Log a warning if the patterns cannot bring the whole window to its last step within the layers there are.
 
-    The default pattern and depth are exempt: their inputs hold the values of earlier seasons at every step.
+    No warning where a lag reaches back over the whole context, as in the default: far values then come in as inputs.
     """
-    model, usual = config.model, presets.default(config.context, config.horizon).model
-    if (model.layers, model.patterns) == (usual.layers, usual.patterns):
+    model = config.model
+    if max(model.lags) >= config.context:
         return
     needed = layers_needed(model.layer_patterns[::-1], config.length)
     if needed is None or needed > model.layers:

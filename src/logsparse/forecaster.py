@@ -156,7 +156,7 @@ class LogSparse(Forecaster):
 
         network = fresh(self.seed)
         network.check(torch.from_numpy(seen_values(panel)))
-        if isinstance(network, Transformer):
+        if self.config is not None and isinstance(network, Transformer):
             warn_of_depth(config)
         self._train(data, config, fresh)
 

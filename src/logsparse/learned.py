@@ -1,4 +1,4 @@
-"""What a network learned, as JSON and arrays of a saved model -> config, series, features, story, network; or a refusal."""
+"""What a network learned, as JSON and arrays of a saved model -> its parts and the network itself, or a refusal."""
 
 from __future__ import annotations
 

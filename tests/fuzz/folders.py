@@ -1,4 +1,4 @@
-"""A seed -> a model folder or a checkpoint, damaged: accepted only if it forecasts as before, or is another valid model.
+"""A seed -> a model folder or a checkpoint, damaged: accepted only if it forecasts as before, or is another good one.
 
 Small models are fitted once per process; each case damages a copy: bytes, files, JSON values and tensors, with the
 checksums made right again or not.
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import numpy as np
@@ -58,9 +58,19 @@ NAMES = ("naive", "logsparse", "covariates", "no history", "deepar", "deepstate"
 
 
 @cache
+def _room() -> TemporaryDirectory[str]:
+    """For the whole models; removed when the process ends."""
+    return TemporaryDirectory(prefix="logsparse-fuzz-")
+
+
+def _new_place() -> Path:
+    return Path(mkdtemp(dir=_room().name))
+
+
+@cache
 def original(name: str) -> tuple[Path, pl.DataFrame]:
     """The folder of a small fitted model, and what it forecasts."""
-    path = Path(mkdtemp(prefix="logsparse-fuzz-")) / name
+    path = _new_place() / name
     _unfitted(name).fit(frame(), **COLUMNS.get(name, {})).save(path, history=name != "no history")
     return path, _forecast(path)
 
@@ -68,20 +78,15 @@ def original(name: str) -> tuple[Path, pl.DataFrame]:
 def _unfitted(name: str) -> Any:
     config = replace(small.config({"lags": (1, 7), "profiles": ("7x2",)}, epochs=1), context=14, horizon=3)
     quiet: dict[str, Any] = {"config": config, "samples": 10, "verbose": False}
-    match name:
-        case "naive":
-            return ls.SeasonalNaive(3)
-        case "trmf":
-            return ls.Trmf(3, rank=2, sweeps=3, verbose=False)
-        case "arima":
-            return ls.AutoArima(3, season=1, processes=1, verbose=False)
-        case "ets":
-            return ls.AutoEts(3, season=7, processes=1, verbose=False)
-        case "deepar":
-            return ls.DeepAR(3, **quiet)
-        case "deepstate":
-            return ls.DeepState(3, season=7, trend=0.9, **quiet)
-    return ls.LogSparse(3, **quiet)
+    makers: dict[str, Callable[[], Any]] = {
+        "naive": lambda: ls.SeasonalNaive(3),
+        "trmf": lambda: ls.Trmf(3, rank=2, sweeps=3, verbose=False),
+        "arima": lambda: ls.AutoArima(3, season=1, processes=1, verbose=False),
+        "ets": lambda: ls.AutoEts(3, season=7, processes=1, verbose=False),
+        "deepar": lambda: ls.DeepAR(3, **quiet),
+        "deepstate": lambda: ls.DeepState(3, season=7, trend=0.9, **quiet),
+    }
+    return makers.get(name, lambda: ls.LogSparse(3, **quiet))()
 
 
 def _forecast(path: Path) -> pl.DataFrame:
@@ -98,7 +103,7 @@ def _forecast(path: Path) -> pl.DataFrame:
 @cache
 def checkpoint() -> tuple[Path, bytes]:
     """A training at its sixth of twelve steps, and the weights it ends with."""
-    place = Path(mkdtemp(prefix="logsparse-fuzz-"))
+    place = _new_place()
     half = _training(place)
     for _ in range(6):
         loss = half.learn()
@@ -114,7 +119,7 @@ def _training(folder: Path) -> Training:
 
 def _finished(folder: Path) -> bytes:
     """The weights that the training in a copy of this folder ends with."""
-    place = Path(mkdtemp(prefix="logsparse-fuzz-"))
+    place = _new_place()
     try:
         run = _training(shutil.copytree(folder, place, dirs_exist_ok=True))
         run.run()

@@ -80,7 +80,7 @@ def check_model(kind: Kind, season: int, span: int, model: Any) -> Task:
         # Smoothing that its form does not have is left out; alpha and the states are always there.
         used = (True, form[1] != "N", form[2] != "N", form[3] == "D", *([True] * states))
         for value, is_used in zip(par, used, strict=True):
-            require("par", "a number", value, holds=value is None and not is_used or is_number(value))
+            require("par", "a number", value, holds=(value is None and not is_used) or is_number(value))
         whole("n_params", model["n_params"], 1, 8 + states)
     found: Task = model
     return found
