@@ -22,7 +22,6 @@ from logsparse.tasks.catalogue import EXPERIMENTS
 from logsparse.tasks.experiment import Experiment, Runs
 from logsparse.tasks.ledger import Identity, Run, record, rows, trials
 from logsparse.tasks.traces import keep
-<<<<<<< HEAD
 
 KNOWN = Identity({"context": 3}, "abc")
 
@@ -34,8 +33,6 @@ def _known(runs: Sequence[Run]) -> dict[Run, Identity]:
 def _only(runs: Sequence[Run]) -> Runs:
     """Of a model that is trained: each under the budget that is asked for."""
     return lambda _seeds, _models, budget=None: [replace(run, budget=budget) for run in runs]
-=======
->>>>>>> folders
 
 
 def test_what_is_recorded_is_not_run_again_and_is_shown(tmp_path: Path) -> None:
