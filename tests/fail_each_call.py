@@ -65,13 +65,13 @@ def _checkpoint() -> tuple[Write, Read]:
 
 
 def _ledger() -> tuple[Write, Read]:
-    from logsparse.tasks.ledger import Run, record, rows
+    from logsparse.tasks.ledger import Identity, Run, record, rows
 
-    facts = {"R0.5": 0.5, "R0.9": 0.5, "minutes": 1.0, "config": {"a": "x" * 20_000}}
+    facts = {"R0.5": 0.5, "R0.9": 0.5, "minutes": 1.0}
     order = [OLD, NEW, NEXT]
 
     def write(path: Path, text: str) -> None:
-        record(path / "results", Run("waves", text, "a"), facts)
+        record(path / "results", Run("waves", text, "a"), Identity({"a": "x" * 20_000}, "abc"), facts)
 
     def read(path: Path) -> str:
         found = [row["case"] for row in rows(path / "results", "waves")]
@@ -87,7 +87,7 @@ def _trace() -> tuple[Write, Read]:
     from logsparse.tasks.traces import keep, traces
 
     run = Run("waves", "x", "a")
-    row = {"task": "waves", "case": "x", "model": "a", "seed": "0", "validation_nll": "1"}
+    row = {"task": "waves", "case": "x", "model": "a", "seed": "0", "budget": "none", "validation_nll": "1"}
 
     def read(path: Path) -> str:
         found, refused = traces(path, [row])

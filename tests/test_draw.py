@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
 
-from logsparse.attention import draw as draw_module
 from logsparse.attention.draw import draw, summary
 from logsparse.attention.panels import _runs
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
@@ -72,23 +69,6 @@ def test_the_same_pattern_gives_the_same_bytes(name: str, tmp_path: Path) -> Non
     first = draw(logsparse(), 16, tmp_path / name).read_bytes()
     assert draw(logsparse(), 16, tmp_path / name).read_bytes() == first
     assert draw(logsparse(), 17, tmp_path / name).read_bytes() != first
-
-
-def test_a_failed_drawing_leaves_the_old_picture_and_nothing_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Broken(Figure):
-        def savefig(self, fname: Any, **_: Any) -> None:
-            fname.write_text("half a pict")
-            raise OSError(28, "No space left on device")
-
-    target = tmp_path / "picture.svg"
-    target.write_text("old")
-    monkeypatch.setattr(draw_module, "_figure", lambda *_: Broken())
-    with pytest.raises(DataError, match="No space left"):
-        draw(full(), 8, target)
-    assert target.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [target]
 
 
 def test_a_picture_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import pytest
 from hypothesis import given
@@ -29,7 +30,8 @@ def test_an_error_can_be_pickled_and_copied(error: LogsparseError) -> None:
 
 
 def test_an_error_survives_a_pool_of_processes() -> None:
-    with ProcessPoolExecutor(1) as pool, pytest.raises(NotFittedError, match="SeasonalNaive must be fitted"):
+    spawned = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+    with spawned as pool, pytest.raises(NotFittedError, match="SeasonalNaive must be fitted"):
         pool.submit(SeasonalNaive(1).predict).result()
 
 

@@ -226,8 +226,8 @@ def _main_and_matching() -> Iterator[str]:
     assert not refused
     share = {model: [f"{100 * left[CASE, model]['shares'][mark]:.0f} %" for mark in MARKS] for model in ("k=1", "k=6")}
     yield f"k = 6 gives {share['k=6'][0]} of a head's weight"
-    one, six = share["k=1"], share["k=6"]
-    yield f"and {six[1]} to lone spikes of the same height; k = 1 gives {one[0]} and {one[1]}"
+    (tops, spikes), few = share["k=1"], share["k=6"][1]
+    yield f"and {few} to lone spikes of the same height; k = 1 gives {tops} and {spikes}"
     one, six = (_here("matching", CASE, model) for model in ("k=1", "k=6"))
     losses, errors = ([float(row[name]) for row in (six, one)] for name in ("validation_nll", "R0.5"))
     assert losses[0] < losses[1]

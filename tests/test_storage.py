@@ -17,7 +17,7 @@ from logsparse import folder
 from logsparse.data import files
 from logsparse.errors import DataError
 from logsparse.storage import turn, whole_file, write_whole
-from logsparse.tasks.ledger import Run, record, rows
+from logsparse.tasks.ledger import Identity, Run, record, rows
 from logsparse.train import checkpoint
 
 WRITER = """
@@ -132,7 +132,9 @@ def test_on_a_full_disk_every_writer_keeps_the_old_content_and_says_so(small_dis
                 small_disk / "m", folder.ModelFolder(text, {}, {}, {"w": torch.arange(size)})
             ),
             "checkpoint": lambda: checkpoint.save(small_disk / "c", {"w": torch.arange(size)}, {"text": text}),
-            "ledger": lambda: record(small_disk, Run("waves", text, "a"), {**facts, "config": {"a": "x" * size * 8}}),
+            "ledger": lambda: record(
+                small_disk, Run("waves", text, "a"), Identity({"a": "x" * size * 8}, "abc"), facts
+            ),
             "table": lambda: files.write(table, small_disk / "t.csv"),
         }
         for name, act in acts.items():
