@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -95,6 +96,17 @@ def test_predicting_before_fitting_names_the_class(name: str) -> None:
     kind = type(make(name)).__name__
     with pytest.raises(NotFittedError, match=rf"^{kind} must be fitted .* Hint: call {kind}\(...\).fit\(frame\) first"):
         make(name).predict()
+
+
+def test_several_threads_may_predict_with_one_model(frame: pl.DataFrame, fitted: Forecaster) -> None:
+    expected = [fitted.predict(), fitted.predict(frame.filter(pl.col("unique_id") == "a"))]
+    if expected[1].height == expected[0].height:
+        pytest.skip("this forecaster takes its series together only")
+    with ThreadPoolExecutor(6) as pool:
+        asked = [None, frame.filter(pl.col("unique_id") == "a")] * 6
+        found = list(pool.map(fitted.predict, asked))
+    for number, table in enumerate(found):
+        assert_frame_equal(table, expected[number % 2], check_exact=True)
 
 
 def test_a_horizon_below_one_is_refused_before_data_are_read(name: str) -> None:

@@ -245,9 +245,7 @@ class LogSparse(Forecaster):
         0. The steps before it are those of the mean path.
         """
         windows = self._windows(self.history(data, future))
-        return attention_of(
-            self.network_.to(device_named(self.device)), windows, series=series, layer=layer, head=head, step=step
-        )
+        return attention_of(self._placed(), windows, series=series, layer=layer, head=head, step=step)
 
     def evidence(self) -> Evidence:
         """Settings, losses, and what the forecast of the first series looks at."""
@@ -287,8 +285,14 @@ class LogSparse(Forecaster):
             keep_paths=keep_paths,
         )
         with Progress("forecasting", len(pairs), verbose=self.verbose) as progress:
-            network = self.network_.to(device_named(self.device))
-            return sample(network, self._windows(panel), pairs, ask, told=progress.step)
+            return sample(self._placed(), self._windows(panel), pairs, ask, told=progress.step)
+
+    def _placed(self) -> Network:
+        """The network on its device; moved only where it must be: another thread may be reading it."""
+        device, here = device_named(self.device), next(self.network_.parameters()).device
+        if device.type != here.type or device.index not in {None, here.index}:
+            self.network_.to(device)
+        return self.network_
 
     def _windows(self, panel: Panel) -> Windows:
         """Of any panel."""
