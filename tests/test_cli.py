@@ -167,3 +167,8 @@ def test_the_docs_of_the_command_name_every_command_option_and_setting() -> None
     options = {max(option.opts, key=len) for command in commands.values() for option in command.params}
     wanted = [f"`{name} " for name in commands if name != "demo"] + [f"`{name}`" for name in options if name[0] == "-"]
     assert not [name for name in (*wanted, *(f"| `{name}` |" for name in settable())) if name not in text]
+
+
+@pytest.mark.parametrize("words", [("check", ""), ("fit", "hours.csv", "--horizon", 6, "-o", ""), ("",)])
+def test_an_empty_argument_is_refused_and_not_taken_for_the_current_folder(words: tuple[object, ...]) -> None:
+    assert "No argument of a command may be empty. Got '' as argument" in refusal(*words)

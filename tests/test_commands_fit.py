@@ -187,6 +187,23 @@ def test_two_real_signals_before_the_first_validation_save_nothing_and_say_so() 
     assert not Path("model").exists()
 
 
+def test_a_signal_before_the_training_saves_nothing_and_says_so() -> None:
+    script = (
+        "import time, logsparse.data.frame as frame\n"
+        "frame.to_panel = lambda *_, **__: (print('reading', flush=True), time.sleep(60))\n"
+        "import sys; sys.argv = ['logsparse', 'fit', 'hours.csv', '--horizon', '6']\n"
+        "from logsparse.cli import main; main()"
+    )
+    words = [sys.executable, "-c", script]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "reading\n"
+        running.send_signal(signal.SIGTERM)
+        _, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert err == "nothing was saved in model: the command was stopped before the training.\nlogsparse: stopped.\n"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_real_signal_ends_with_130_and_a_model(number: signal.Signals) -> None:
     words = ["fit", "hours.csv", "--horizon", "6", *QUICK, "--set", "train.epochs=100000"]

@@ -84,6 +84,9 @@ def test_the_operator_passes_torch_s_own_checks(dropout: float) -> None:
         ({"starts": torch.tensor([-2])}, "no start below 0"),
         ({"starts": torch.tensor([0, 1])}, "starts must be an int64 tensor"),
         ({"starts": torch.tensor([0.5])}, "starts must be an int64 tensor"),
+        ({"dropout": 0.5, "seed": torch.tensor(-1)}, "seed must be one whole number of at least 0.* Got -1"),
+        ({"dropout": 0.5, "seed": torch.tensor([1, 2])}, r"seed must be one whole number.* Got \(2,\)"),
+        ({"dropout": 0.5, "seed": torch.tensor(torch.nan)}, "seed must be one whole number"),
     ],
     ids=str,
 )

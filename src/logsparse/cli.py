@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -18,7 +21,7 @@ from logsparse.commands.predict import predict
 from logsparse.commands.report import report
 from logsparse.commands.reproduce import reproduce
 from logsparse.commands.score import score
-from logsparse.errors import LogsparseError, escaped
+from logsparse.errors import ConfigError, LogsparseError, escaped
 
 # What a shell makes of Ctrl-C.
 STOPPED = 130
@@ -49,7 +52,11 @@ def _logsparse(
 
 def main() -> None:
     """A user's mistake is one line and exit code 2, never a traceback."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        # Like Ctrl-C, before a training has begun too.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        _check_words(sys.argv[1:])
         status = app(prog_name="logsparse", standalone_mode=False)
     except LogsparseError as error:
         typer.echo(f"logsparse: {error}", err=True)
@@ -67,6 +74,16 @@ def main() -> None:
     if status == STOPPED:
         typer.echo("logsparse: stopped.", err=True)
     sys.exit(status or 0)
+
+
+def _check_words(words: Sequence[str]) -> None:
+    """An empty path would mean the current folder: most likely a shell variable was not set."""
+    if "" in words:
+        raise ConfigError(
+            "No argument of a command may be empty.",
+            got=f"'' as argument {words.index('') + 1}",
+            hint="check that the variables of the command line are set.",
+        )
 
 
 def _told(error: typer.TyperException) -> str:

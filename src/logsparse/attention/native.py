@@ -66,6 +66,7 @@ def _attend(
     starts_B: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     _check(q, k, v, distances, first_row, dropout, starts_B)
+    _check_seed(seed)
     out_BHRE, lse_BHR = _results(q, v, first_row)
     tensors = [_plain(x) for x in (q, k, v, out_BHRE)]
     where = lse_BHR.data_ptr(), _address(starts_B)
@@ -100,6 +101,7 @@ def _attend_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     q, k, v, lse_BHR = saved
     _check(q, k, v, distances, first_row, dropout, starts_B)
+    _check_seed(seed)
     out_BHRE, like_BHR = _results(q, v, first_row)
     for name, given, wanted in (("grad", grad_BHRE, out_BHRE), ("lse", lse_BHR, like_BHR)):
         if given.shape != wanted.shape or given.dtype != wanted.dtype or not (name == "grad" or given.is_contiguous()):
@@ -172,6 +174,15 @@ def _check(
     if starts_B is not None and (not starts_B.is_contiguous() or int(starts_B.min()) < 0):
         raise DataError(
             "starts must be contiguous, and no start below 0.", got=f"{starts_B.tolist()[:8]}", hint="count from 0."
+        )
+
+
+def _check_seed(seed: Tensor | None) -> None:
+    if seed is not None and (seed.shape != () or seed.dtype != torch.int64 or int(seed) < 0):
+        raise DataError(
+            "seed must be one whole number of at least 0, as an int64 tensor.",
+            got=f"{tuple(seed.shape)} {seed.dtype}" if seed.shape != () else f"{seed.item()} {seed.dtype}",
+            hint="torch.tensor(0).",
         )
 
 

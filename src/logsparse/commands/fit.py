@@ -83,16 +83,20 @@ def fit(
         covariates=listed(covariates),
         static=listed(static),
     )
-    panel = to_panel(data, **meant)
-    if until is not None:
-        panel = panel.until(clock_time(panel, until))
-    model.config = _config(base, asked, panel, model)
-    plan = model.plan(panel)
-    print_rows([("data", f"{panel.origin.layout} table: {panel}"), *_told(plan, panel)])
-    folder = out.with_name(f"{out.name}.training")
-    if claim(folder, range(seed, seed + plan.config.train.seeds)):
-        say(f"going on with the training in {folder}")
-    model.fit(panel, folder=folder, **meant)
+    try:
+        panel = to_panel(data, **meant)
+        if until is not None:
+            panel = panel.until(clock_time(panel, until))
+        model.config = _config(base, asked, panel, model)
+        plan = model.plan(panel)
+        print_rows([("data", f"{panel.origin.layout} table: {panel}"), *_told(plan, panel)])
+        folder = out.with_name(f"{out.name}.training")
+        if claim(folder, range(seed, seed + plan.config.train.seeds)):
+            say(f"going on with the training in {folder}")
+        model.fit(panel, folder=folder, **meant)
+    except KeyboardInterrupt:
+        say(f"nothing was saved in {out}: the command was stopped before the training.")
+        raise
     story = model.story_
     if story.best is None:
         say(f"nothing was saved in {out}: the training was stopped before its first validation.")
