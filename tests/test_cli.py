@@ -10,6 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from command import refusal
+
 
 def logsparse(*words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "logsparse", *map(str, words)]
