@@ -159,3 +159,41 @@ NUMBERS = st.one_of(
 def test_numbers_keep_their_values(values: list[Any]) -> None:
     column = from_objects("y", values)
     assert [v if v is None else float(v) for v in column.to_list()] == [v if v is None else float(v) for v in values]
+
+
+def endless(kind: str) -> Any:
+    """A container that holds itself, or one that lies deeper than any stack."""
+    inner: list[Any] = []
+    if kind == "deep":
+        for _ in range(100_000):
+            inner = [inner]
+        return inner
+    outer: Any = {"list": inner, "tuple": (inner,), "dict": {"a": inner}, "array": np.empty(1, object)}[kind]
+    if kind == "array":
+        outer[0] = outer
+    inner.append(outer)
+    return outer
+
+
+@pytest.mark.parametrize("kind", ["list", "tuple", "dict", "array", "deep"])
+def test_containers_without_an_end_are_refused_where_they_are_used_and_ignored_elsewhere(kind: str) -> None:
+    value = endless(kind)
+    held = pd.Series([None, None], dtype=object)
+    for row in (0, 1):
+        held.array[row] = value
+    usual = pd.DataFrame({"unique_id": "a", "ds": [0, 1], "y": 1.0})
+    with pytest.raises(DataError, match=r"The ids in 'unique_id' must be text or numbers. Got .* such as"):
+        to_panel(usual.assign(unique_id=held))
+    for name in ("ds", "y"):
+        with pytest.raises(DataError, match=f"The column '{name}' must hold single values. Got .* such as"):
+            to_panel(usual.assign(**{name: held}))
+    assert to_panel(usual.assign(note=held)).lengths.tolist() == [2]
+
+
+@pytest.mark.parametrize("value", [[1], (1,), {"a": 1}, {1}, frozenset([1]), np.array([1, 2])])
+def test_columns_of_containers_are_refused_by_name_and_value(value: Any) -> None:
+    shows = re.escape(f"Got {type(value).__name__} such as {value!r}")
+    for frame in kinds_of_frame(shop=[value, None, value]):
+        with pytest.raises(DataError, match=rf"The column 'shop' must hold single values. {shows}"):
+            to_panel(frame, static=["shop"])
+        assert to_panel(frame).lengths.tolist() == [3]

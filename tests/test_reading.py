@@ -158,6 +158,16 @@ def test_a_lone_surrogate_is_refused_where_it_is_used_and_ignored_elsewhere() ->
         to_panel(objects(note=["\ud800"] * 3)[["ds", "note"]].assign(x=1.0))
 
 
+def test_a_lone_surrogate_in_an_index_is_refused_where_it_is_used_and_ignored_elsewhere() -> None:
+    odd = pd.Index(["\ud800"] * 3, dtype=object)
+    for column in ("unique_id", "ds"):
+        with pytest.raises(
+            DataError, match=rf"The column '{column}' must be readable. Got .*\\ud800.*surrogates not allowed"
+        ):
+            to_panel(pd.DataFrame(steps()).drop(columns=column).set_index(odd.rename(column)))
+    assert to_panel(pd.DataFrame(steps()).set_index(odd.rename("note"))).lengths.tolist() == [3]
+
+
 def test_a_lone_surrogate_in_a_column_name_is_refused() -> None:
     odd = pd.DataFrame(steps())
     odd.columns = pd.Index(["unique_id", "ds", "\ud800"], dtype=object)

@@ -61,7 +61,9 @@ def test_an_index_gives_way_to_a_column_of_its_name() -> None:
 def test_ids_of_any_kind_become_text(value: object, text: str | None) -> None:
     ids = pd.Series([value] * 5, dtype=object)
     if text is None:
-        with pytest.raises(DataError, match=r"The ids in 'unique_id' must be text or numbers. Got List"):
+        with pytest.raises(
+            DataError, match=r"The ids in 'unique_id' must be text or numbers. Got tuple such as \(1, 2\)"
+        ):
             to_panel(STEPS.assign(unique_id=ids))
     else:
         assert to_panel(STEPS.assign(unique_id=ids)).ids == (text,)
@@ -90,7 +92,7 @@ def test_numbers_of_any_kind_are_numbers(values: Any) -> None:
     assert to_panel(STEPS.assign(y=values))[0].tolist() == [1.5] * 5
 
 
-@pytest.mark.parametrize("values", [[[1]] * 5, [1j] * 5, pd.to_timedelta(range(5), unit="h"), [uuid.UUID(int=7)] * 5])
+@pytest.mark.parametrize("values", [[1j] * 5, pd.to_timedelta(range(5), unit="h"), [uuid.UUID(int=7)] * 5])
 def test_what_is_no_number_is_refused_by_column(values: Any) -> None:
     with pytest.raises(
         DataError, match=r"The column 'y' must hold numbers. Got '.*' in series 'a' at 0. Hint: convert"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -188,3 +188,29 @@ def test_a_forecast_that_leaves_the_calendar_is_refused(kind: Any, library: str)
         DataError, match=r"Times must lie in the years 1 to 9999. Got 10000-01-01.*Hint: .* shorter horizon"
     ):
         SeasonalNaive(1).fit(data.to_pandas() if library == "pandas" else data).predict()
+
+
+@pytest.mark.parametrize(
+    ("freq", "wanted"),
+    [
+        ("h", ["2024-01-03 01:00", "2024-01-03 02:00", "2024-01-03 03:00"]),
+        ("12h", ["2024-01-03 12:00", "2024-01-04 00:00", "2024-01-04 12:00"]),
+    ],
+)
+def test_dates_with_a_step_below_a_day_are_forecast_at_times_of_day(
+    freq: str, wanted: list[str], tmp_path: Path
+) -> None:
+    days = [date(2024, 1, 1), date(2024, 1, 2), date(2024, 1, 3)]
+    path = tmp_path / "days.csv"
+    frame(days).to_csv(path, index=False)
+    for data in (path, frame(days), pl.DataFrame({"unique_id": "a", "ds": days, "y": [0.0, 1.0, 2.0]})):
+        found = SeasonalNaive(3).fit(data, freq=freq).predict()["ds"]
+        assert [f"{time:%Y-%m-%d %H:%M}" for time in found] == wanted
+
+
+@pytest.mark.parametrize("freq", ["D", "2d", "W", "48h", None])
+def test_dates_with_a_step_of_whole_days_stay_dates(freq: str | None) -> None:
+    length = {"W": 7, "2d": 2, "48h": 2}.get(freq or "D", 1)
+    days = [date(2024, 1, 1) + timedelta(days=length * step) for step in range(3)]
+    found = SeasonalNaive(2).fit(pl.DataFrame({"ds": days, "y": 1.0}), freq=freq).predict()["ds"]
+    assert found.to_list() == [date(2024, 1, 1) + timedelta(days=length * step) for step in (3, 4)]

@@ -44,7 +44,7 @@ def on_clock(panel: Panel, column: pl.Series, series: Ints | None = None) -> Int
 
 
 def stamps(panel: Panel, times: Ints) -> pl.Series:
-    """Times on the panel's clock as the kind of column that came."""
+    """Times on the panel's clock as the kind of column that came; dates only where steps are made of whole days."""
     origin = panel.origin
     if origin.time_type == "integer":
         return pl.Series(times)
@@ -59,4 +59,4 @@ def stamps(panel: Panel, times: Ints) -> pl.Series:
         column = pl.Series(utc.astype("datetime64[us]"))
         return column.dt.replace_time_zone("UTC").dt.convert_time_zone(origin.zone)
     column = pl.Series(times.astype("datetime64[us]"))
-    return column.cast(pl.Date) if origin.time_type == "date" else column
+    return column.cast(pl.Date) if origin.time_type == "date" and panel.freq.counts_days else column

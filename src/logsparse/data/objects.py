@@ -33,6 +33,8 @@ def from_objects(name: str, listed: list[Any], *, ids: bool = False) -> pl.Serie
     """
     values = [None if _is_missing(value) else value for value in listed]
     kinds = {_kind(each) for each in set(map(type, values)) - {type(None)}}
+    if len(kinds) == 1 and issubclass(next(iter(kinds)), _NESTED):  # among other kinds they are told as text
+        raise _nested(name, next(value for value in values if value is not None), ids=ids)
     column = _numbers(name, values, kinds, ids=ids) if kinds and kinds <= _NUMBERS else _others(name, values, kinds)
     if ids and len(kinds) > 1:
         _refuse_twins(name, values, column)
@@ -90,16 +92,21 @@ def _others(name: str, values: list[Any], kinds: set[type]) -> pl.Series:
     return column
 
 
+def _nested(name: str, value: object, *, ids: bool) -> DataError:
+    """Containers are kept from polars: one that holds itself, or lies very deep, overflows its stack."""
+    return DataError(
+        f"The ids in {name!r} must be text or numbers." if ids else f"The column {name!r} must hold single values.",
+        got=f"{type(value).__name__} such as {shown(value)}",
+        hint="make a text of it first, or name another column" + (" with id_col=." if ids else "."),
+    )
+
+
 def _refuse_twins(name: str, values: list[Any], column: pl.Series) -> None:
     """Two ids that differ to Python, such as 1 and "1", must not become one series."""
     first: dict[Hashable, Any] = {}
     for value, became in zip(values, column.to_list(), strict=True):
         if isinstance(value, _NESTED) or type(value).__hash__ is None:
-            raise DataError(
-                f"The ids in {name!r} must be text or numbers.",
-                got=shown(value),
-                hint="make a text of it first, or name another column with id_col=.",
-            )
+            raise _nested(name, value, ids=True)
         if value is None:
             continue
         text = value.decode(errors="replace") if isinstance(value, bytes) else str(became)

@@ -99,7 +99,9 @@ def _pandas_columns(frame: Any) -> list[tuple[object, Any]]:
         spare = "index" if index.nlevels == 1 and "index" not in taken else f"level_{level}"
         called = spare if name is None else name
         if str(called) not in taken:
-            levels.append((called, index.get_level_values(level).to_series(index=range(len(frame)))))
+            values = index.get_level_values(level)
+            # With its type named: pandas would try to make its own text of objects, and fail on a lone surrogate.
+            levels.append((called, pd.Series(values.array, dtype=values.dtype)))
     return levels + columns
 
 
