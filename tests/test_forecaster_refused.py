@@ -18,6 +18,7 @@ from test_forecaster import frame, quick
     ("options", "text"),
     [
         ({"samples": 0}, "samples must be at least 1. Got 0"),
+        ({"context": 10**20}, "context must be at most 100000. Got 1000"),
         ({"context": 9}, "context must be the one of the config, if one is given. Got context=9 and a config with 24"),
         ({"horizon": 5}, "horizon must be the one of the config"),
         ({"minutes": 0}, "minutes must be a number above 0. Got 0"),

@@ -42,7 +42,7 @@ from logsparse.train.resuming import alone, seed_folder
 _GENTLER = 0.1
 # What the seeds of torch's generators can hold, with room for several seeds in a row.
 _SEEDS = 2**62
-_MOST_PATHS = 100_000
+_MOST_PATHS = _LONGEST_CONTEXT = 100_000
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,8 @@ class LogSparse(Forecaster):
         self.samples = whole("samples", self.samples, most=_MOST_PATHS, hint="100 sample paths are the default.")
         self.seed = whole("seed", self.seed, least=0, most=_SEEDS, hint="any small whole number will do.")
         if self.context is not None:
-            self.context = whole("context", self.context, hint="count the steps of history the model sees.")
+            hint = "count the steps of history the model sees."
+            self.context = whole("context", self.context, most=_LONGEST_CONTEXT, hint=hint)
         if self.minutes is not None:
             self.minutes = above_zero("minutes", self.minutes, hint="leave it out for no limit.")
         self.verbose = truth("verbose", self.verbose)
