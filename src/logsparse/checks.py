@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, SupportsFloat
 
 import numpy as np
@@ -75,6 +77,14 @@ def listed(name: str, value: Any) -> list[str]:
         )
     # The order of a set of text differs from process to process, and columns are inputs of a network in their order.
     return sorted(names) if isinstance(value, AbstractSet) else names
+
+
+def a_path(rule: str, value: Any, *, hint: str) -> Path:
+    """A path that a file system can be asked for."""
+    named = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(named, str) or "\0" in named:
+        raise ConfigError(rule, got=shown(value), hint=hint)
+    return Path(named)
 
 
 def suggest(word: object, known: Iterable[object], otherwise: str) -> str:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from logsparse.attended import Attention, attention_of
-from logsparse.checks import above_zero, truth, whole
+from logsparse.checks import a_path, above_zero, truth, whole
 from logsparse.config import Config
 from logsparse.data.candidates import Pairs
 from logsparse.data.clock import clock_time
@@ -116,7 +116,7 @@ class LogSparse(Forecaster):
         `validation` are other series to validate with; without them, the last part of each series serves.
         """
         given = as_given(columns)
-        self._folder = None if folder is None else Path(folder)
+        self._folder = None if folder is None else _run_folder(folder)
         self._validation = None if validation is None else to_panel(validation, **given)
         return super().fit(data, until=until, **given)
 
@@ -141,7 +141,7 @@ class LogSparse(Forecaster):
         train = replace(self.config_.train, lr=_GENTLER * self.config_.train.lr, seeds=1, minutes=self.minutes)
         gentle = replace(self.config_, train=train)
         network.check(torch.from_numpy(seen_values(panel)))
-        self._folder = None if folder is None else Path(folder)
+        self._folder = None if folder is None else _run_folder(folder)
         self._train(TrainingSet.of(told, gentle, self.features_), gentle, lambda _seed: network)
         self.known_, self.panel_ = known, panel
         return self
@@ -298,6 +298,10 @@ class LogSparse(Forecaster):
     def _windows(self, panel: Panel) -> Windows:
         """Of any panel."""
         return windows_of(_told(self.known_, panel), self.features_, self.config_)
+
+
+def _run_folder(folder: Any) -> Path:
+    return a_path("A run is kept in the path of a folder.", folder, hint='write folder="run", or leave it out.')
 
 
 def _told(known: Known, panel: Panel) -> Panel:
