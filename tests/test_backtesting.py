@@ -11,6 +11,7 @@ import pytest
 
 import logsparse as ls
 from logsparse.baselines.naive import SeasonalNaive
+from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
 from logsparse.errors import ConfigError, DataError
 
@@ -101,6 +102,25 @@ def test_a_backtest_longer_than_a_series_is_refused_by_name(hourly: pl.DataFrame
         ls.backtest(SeasonalNaive(24), hourly, windows=4)
 
 
+@pytest.mark.parametrize("huge", [10**9, 2**62, 2**64, 10**20, 10**5000], ids=lambda huge: f"{huge.bit_length()} bits")
+@pytest.mark.parametrize("name", ["windows", "step"])
+def test_a_span_beyond_all_memory_is_refused_as_any_other_that_is_too_long(
+    name: str, huge: int, hourly: pl.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_table(*_: object, **__: object) -> None:
+        raise AssertionError("a table of cutoffs was begun")
+
+    panel = to_panel(hourly)
+    monkeypatch.setattr("logsparse.backtesting.np.arange", no_table)
+    with pytest.raises(DataError, match=r"longer than the span of the backtest. Got series 'b' with 96 steps, .* of"):
+        ls.backtest(SeasonalNaive(24), panel, **{"windows": 2, name: huge})
+
+
+def test_a_step_between_cutoffs_says_nothing_where_there_is_one_cutoff(hourly: pl.DataFrame) -> None:
+    usual = ls.backtest(SeasonalNaive(24), hourly)
+    assert ls.backtest(SeasonalNaive(24), hourly, step=10**20).equals(usual)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -109,6 +129,7 @@ def test_a_backtest_longer_than_a_series_is_refused_by_name(hourly: pl.DataFrame
         ({"step": 0}, "step must be at least 1. Got 0. Hint: count the steps from one cutoff to the next"),
         ({"step": "2"}, "step must be a whole number. Got '2'. Hint"),
         ({"season": 0}, "season must be at least 1. Got 0. Hint: count its steps, or leave it out for the usual one"),
+        ({"season": 10**9}, "season must be at most 1000000. Got 1000000000. Hint: count its steps"),
         ({"season": 0.5}, "season must be a whole number. Got 0.5. Hint"),
         ({"idcol": "x"}, "Got the unknown keyword 'idcol'. Hint: did you mean 'id_col'"),
     ],

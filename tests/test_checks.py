@@ -25,6 +25,22 @@ def test_what_is_no_whole_number_is_refused(value: Any) -> None:
         whole("windows", value, hint="count.")
 
 
+@pytest.mark.parametrize("value", [10**5000, -(10**5000), [10**5000], Fraction(10**5000, 3)], ids=lambda _: "huge")
+def test_a_number_too_long_to_be_written_is_refused_like_any_other(value: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^windows must be .* Got a .*Hint: count\.$"):
+        whole("windows", value, most=9, hint="count.")
+    with pytest.raises(ConfigError, match=r"^minutes must be a number above 0. Got a .*Hint: leave it out\.$"):
+        above_zero("minutes", value, hint="leave it out.")
+    with pytest.raises(ConfigError, match=r"^verbose must be True or False. Got a "):
+        truth("verbose", value)
+
+
+def test_names_that_are_too_long_a_number_are_refused_like_any_other() -> None:
+    for value in (10**5000, [10**5000]):
+        with pytest.raises(ConfigError, match=r"^static must be a list of column names. Got a .*Hint: write static="):
+            listed("static", value)
+
+
 @pytest.mark.parametrize("value", [np.float32(0.5), 0.5, np.float16(0.5), Fraction(1, 2)])
 def test_numbers_of_any_library_become_plain(value: Any) -> None:
     kept = above_zero("minutes", value, hint="leave it out.")

@@ -227,6 +227,10 @@ def test_a_real_signal_ends_with_130_and_a_model(number: signal.Signals) -> None
         (["hours.csv", "--horizon", 6, "--minutes", 0], "minutes must be a number above 0. Got 0.0."),
         (["hours.csv", "--horizon", 6, "--device", "gpu"], "Got 'gpu'. Hint: use 'auto'"),
         (["hours.csv", "--horizon", 6, "--preset", "solr"], "Got 'solr'. Hint: did you mean 'solar'?"),
+        (
+            ["hours.csv", "--horizon", 6, "--set", "model.layers=1000000000"],
+            "layers must be at most 1000. Got 1000000000",
+        ),
         (["hours.csv", "--horizon", 6, "--set", "train.lrr=1"], "Hint: did you mean 'train.lr'?"),
         (["hours.csv", "--horizon", 6, "--contxt", 3], "No such option: --contxt. Hint: did you mean '--context'?"),
         (["nowhere.csv", "--horizon", 6], "nowhere.csv: no such file"),

@@ -45,7 +45,11 @@ def test_samples_answer_for_any_quantile(fitted: SeasonalNaive) -> None:
     assert repr(forecast) == "Forecast(2 series, 24 steps, 101 samples)"
 
 
-@pytest.mark.parametrize("levels", [[0.0], [1.0], [0.5, 1.5], [], [float("nan")], 0.5, "0.5"])
+@pytest.mark.parametrize(
+    "levels",
+    [[0.0], [1.0], [0.5, 1.5], [], [float("nan")], 0.5, "0.5", [10**400], [10**5000], 10**5000],
+    ids=lambda levels: f"{type(levels).__name__}",
+)
 def test_levels_outside_the_open_unit_interval_are_refused(levels: Any, fitted: SeasonalNaive) -> None:
     with pytest.raises(
         ConfigError, match=r"must be a list of levels between 0 and 1, both excluded. Got .*Hint: write"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -18,11 +19,15 @@ from test_forecaster import frame, quick
     ("options", "text"),
     [
         ({"samples": 0}, "samples must be at least 1. Got 0"),
+        ({"context": 10**20}, "context must be at most 100000. Got 1000"),
         ({"context": 9}, "context must be the one of the config, if one is given. Got context=9 and a config with 24"),
         ({"horizon": 5}, "horizon must be the one of the config"),
         ({"minutes": 0}, "minutes must be a number above 0. Got 0"),
         ({"minutes": "two"}, "minutes must be a number above 0. Got 'two'"),
         ({"device": "abacus"}, "device must be one that torch can use here. Got 'abacus'"),
+        ({"device": "meta"}, "device must be one that torch can use here. Got 'meta'"),
+        ({"device": np.array([6, 7])}, r"device must be one that torch can use here. Got array\(\[6, 7\]\)"),
+        ({"device": 10**20}, "device must be one that torch can use here. Got 1000"),
         ({"device": None}, "device must be one that torch can use here. Got None"),
         ({"seed": -1}, "seed must be at least 0. Got -1"),
         ({"seed": 2**70}, "seed must be at most"),
@@ -91,7 +96,21 @@ def test_changes_on_loading_that_cannot_be(changed: dict[str, Any], text: str, t
     assert text in str(caught.value)
 
 
-def test_a_path_that_is_none() -> None:
+@pytest.mark.parametrize("path", [None, 5, b"x", "a\0b", Path("a\0b")], ids=repr)
+def test_what_is_no_path_is_refused_before_any_work(path: Any) -> None:
+    with pytest.raises(ls.ConfigError, match=r"^A model is loaded from the path of its folder. Got .* Hint: write l"):
+        ls.load(path)
+    naive = ls.SeasonalNaive(2).fit(frame())
+    with pytest.raises(ls.ConfigError, match=r"^A model is saved to the path of a folder. Got .* Hint: write save"):
+        naive.save(path)
+    with pytest.raises(ls.ConfigError, match=r"^A report is written to the path of a file. Got .* Hint: write report"):
+        ls.report(ls.backtest(naive, frame(), refit=True), path)
+    if path is not None:
+        with pytest.raises(ls.ConfigError, match=r"^A run is kept in the path of a folder. Got .* Hint: write folder="):
+            quick().fit(frame(), folder=path)
+
+
+def test_a_path_of_none_is_named_in_the_refusal() -> None:
     with pytest.raises(ls.ConfigError, match=r"A model is loaded from the path of its folder. Got None."):
         ls.load(None)  # type: ignore[arg-type]
 

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 import polars as pl
 
-from logsparse.baselines.naive import last_season, seasonal_error
+from logsparse.baselines.naive import check_season, last_season, seasonal_error
 from logsparse.checks import whole
 from logsparse.data.calendar import Ints
 from logsparse.data.clock import clock_time, stamps
@@ -18,7 +18,7 @@ from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.table import give
 from logsparse.data.times import When
-from logsparse.errors import ConfigError, DataError
+from logsparse.errors import ConfigError, DataError, shown
 from logsparse.forecast import Forecast, Forecaster
 from logsparse.levels import Levels
 
@@ -51,7 +51,7 @@ def backtest(
     apart = horizon if step is None else whole("step", step, hint="count the steps from one cutoff to the next.")
     levels = forecaster.check_quantiles(quantiles)
     if season is not None:
-        season = whole("season", season, hint="count its steps, or leave it out for the usual one.")
+        season = check_season(season)
     panel = to_panel(data, **columns)
     if until is not None:
         panel = panel.until(clock_time(panel, until))
@@ -96,16 +96,17 @@ def _refitted(
 
 def _cutoffs(panel: Panel, horizon: int, windows: int, step: int) -> Ints:
     """How much of each series is seen at each cutoff, oldest first: (windows, series)."""
-    back_W = horizon + step * np.arange(windows - 1, -1, -1)
-    seen_WS = panel.lengths - back_W[:, None]
-    if (seen_WS[0] < 1).any():
-        series = int(np.argmin(seen_WS[0]))
+    # In Python's numbers, before any table is made: those of numpy overflow, and a table of them may fit no memory.
+    span = horizon + step * (windows - 1)
+    series = int(np.argmin(panel.lengths))
+    if int(panel.lengths[series]) <= span:
         raise DataError(
             "Every series must be longer than the span of the backtest.",
-            got=f"series {panel.ids[series]!r} with {panel.lengths[series]} steps, {back_W[0]} of them tested",
+            got=f"series {panel.ids[series]!r} with {panel.lengths[series]} steps, {shown(span)} of them tested",
             hint="test fewer windows, or leave that series out.",
         )
-    return np.asarray(seen_WS)
+    back_W = horizon + (step * np.arange(windows - 1, -1, -1) if windows > 1 else np.zeros(1, np.int64))
+    return np.asarray(panel.lengths - back_W[:, None])
 
 
 def _refuse_seen(ends: Mapping[SeriesId, int], first: Panel) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, SupportsFloat
 
 import numpy as np
 
-from logsparse.errors import ConfigError
+from logsparse.errors import ConfigError, shown
 
 
 def is_whole(value: Any) -> bool:
@@ -22,11 +24,11 @@ def is_whole(value: Any) -> bool:
 def whole(name: str, value: Any, *, hint: str, least: int = 1, most: int | None = None) -> int:
     """A whole number of at least `least`, and at most `most`."""
     if not is_whole(value):
-        raise ConfigError(f"{name} must be a whole number.", got=f"{value!r}", hint=hint)
+        raise ConfigError(f"{name} must be a whole number.", got=shown(value), hint=hint)
     if value < least:
-        raise ConfigError(f"{name} must be at least {least}.", got=f"{int(value)}", hint=hint)
+        raise ConfigError(f"{name} must be at least {least}.", got=shown(int(value)), hint=hint)
     if most is not None and value > most:
-        raise ConfigError(f"{name} must be at most {most}.", got=f"{int(value)}", hint=hint)
+        raise ConfigError(f"{name} must be at most {most}.", got=shown(int(value)), hint=hint)
     return int(value)
 
 
@@ -45,7 +47,7 @@ def _as_float(value: SupportsFloat) -> float:
 def above_zero(name: str, value: Any, *, hint: str) -> float:
     """A number above 0."""
     if not is_number(value) or value <= 0:
-        raise ConfigError(f"{name} must be a number above 0.", got=f"{value!r}", hint=hint)
+        raise ConfigError(f"{name} must be a number above 0.", got=shown(value), hint=hint)
     return float(value)
 
 
@@ -58,7 +60,7 @@ def truth(name: str, value: Any) -> bool:
     """True or False."""
     if not is_truth(value):
         raise ConfigError(
-            f"{name} must be True or False.", got=f"{value!r}", hint=f"write {name}=False, or leave it out."
+            f"{name} must be True or False.", got=shown(value), hint=f"write {name}=False, or leave it out."
         )
     return bool(value)
 
@@ -67,14 +69,22 @@ def listed(name: str, value: Any) -> list[str]:
     """Column names: a list of them, an array, an index, a set, a generator, or nothing."""
     try:
         names = None if isinstance(value, (str, bytes)) else [str(entry) for entry in ([] if value is None else value)]
-    except TypeError:
+    except (TypeError, ValueError):  # no list, or a number of more digits than Python writes
         names = None
     if names is None:
         raise ConfigError(
-            f"{name} must be a list of column names.", got=f"{value!r}", hint=f"write {name}=[{value!r}]."
+            f"{name} must be a list of column names.", got=shown(value), hint=f"write {name}=[{shown(value)}]."
         )
     # The order of a set of text differs from process to process, and columns are inputs of a network in their order.
     return sorted(names) if isinstance(value, AbstractSet) else names
+
+
+def a_path(rule: str, value: Any, *, hint: str) -> Path:
+    """A path that a file system can be asked for."""
+    named = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(named, str) or "\0" in named:
+        raise ConfigError(rule, got=shown(value), hint=hint)
+    return Path(named)
 
 
 def suggest(word: object, known: Iterable[object], otherwise: str) -> str:

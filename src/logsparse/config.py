@@ -12,7 +12,7 @@ import numpy as np
 
 from logsparse.attention.pattern import Pattern, full
 from logsparse.checks import is_number, is_truth, is_whole, suggest
-from logsparse.errors import ConfigError
+from logsparse.errors import ConfigError, shown
 
 T = TypeVar("T")
 
@@ -25,16 +25,32 @@ _PLAIN: dict[type, tuple[str, Callable[[Any], bool]]] = {
     str: ("a name", lambda value: isinstance(value, str)),
 }
 
+# Far above what any machine can serve, so that a slip of the hand is refused at once and not by the memory.
+_MOST_OF_MODEL = {"layers": 1000, "heads": 1000, "kernel": 100_000, "embedding": 100_000, "width": 100_000}
+_MOST_OF_TRAINING = {
+    "batch": 10**7,
+    "windows": 10**9,
+    "epochs": 10**9,
+    "steps_per_epoch": 10**9,
+    "look_every": 10**9,
+    "patience": 10**9,
+    "validation_windows": 10**9,
+    "seeds": 10**4,
+    "held_back": 10**9,
+}
+_MOST_OF_WINDOW = {"context": 10**6, "horizon": 10**5}
+
 
 def _require(rule: str, holds: bool, got: object, hint: str = "see `help(logsparse.config)`.") -> None:
     if not holds:
-        raise ConfigError(rule, got=repr(got), hint=hint)
+        raise ConfigError(rule, got=shown(got), hint=hint)
 
 
-def _require_least(config: object, *names: str) -> None:
-    for name in names:
+def _require_counts(config: object, most: Mapping[str, int]) -> None:
+    for name, bound in most.items():
         value = getattr(config, name)
         _require(f"{name} must be at least 1.", value is None or value >= 1, value)
+        _require(f"{name} must be at most {bound}.", value is None or value <= bound, value)
 
 
 def _settle(config: object) -> None:
@@ -111,7 +127,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         _settle(self)
-        _require_least(self, "layers", "heads", "kernel", "embedding", "width")
+        _require_counts(self, _MOST_OF_MODEL)
         _require(
             "patterns must be one pattern, or one for each layer.",
             len(self.patterns) in (1, self.layers),
@@ -196,17 +212,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         _settle(self)
-        counts = (
-            "batch",
-            "epochs",
-            "steps_per_epoch",
-            "look_every",
-            "patience",
-            "validation_windows",
-            "seeds",
-            "held_back",
-        )
-        _require_least(self, *counts)
+        _require_counts(self, _MOST_OF_TRAINING)
         _require(
             "windows must be at least one batch.", self.windows is None or self.windows >= self.batch, self.windows
         )
@@ -234,7 +240,7 @@ class Config:
 
     def __post_init__(self) -> None:
         _settle(self)
-        _require_least(self, "context", "horizon")
+        _require_counts(self, _MOST_OF_WINDOW)
 
     @property
     def length(self) -> int:

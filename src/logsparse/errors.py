@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Self
 
 # A message is read by a person: of a text longer than this, both ends are shown.
 _LONGEST = 1000
+_DIGITS_A_BIT = math.log10(2)
 
 
 def escaped(text: str) -> str:
@@ -21,6 +23,8 @@ def shown(value: object) -> str:
     try:
         return repr(value)
     except Exception:  # noqa: BLE001 - a stranger's repr may raise anything
+        if isinstance(value, int):
+            return f"a whole number of about {round(value.bit_length() * _DIGITS_A_BIT)} digits"
         return f"a value of type {type(value).__name__}"
 
 

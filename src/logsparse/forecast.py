@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logsparse.checks import suggest, whole
+from logsparse.checks import a_path, suggest, whole
 from logsparse.data.clock import clock_time, stamps
 from logsparse.data.columns import ID, TIME, Columns, Meaning, as_given
 from logsparse.data.frame import to_panel
@@ -21,7 +21,7 @@ from logsparse.data.keep import check_columns, keep, recall
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.table import give
 from logsparse.data.times import When
-from logsparse.errors import ConfigError, DataError, NotFittedError, StepUnknownError
+from logsparse.errors import ConfigError, DataError, NotFittedError, StepUnknownError, shown
 from logsparse.forks import refuse_forked
 from logsparse.levels import LEVELS, Levels, check_levels
 
@@ -66,8 +66,8 @@ class Forecast:
         if self.samples is None:
             raise ConfigError(
                 "A quantile must be among those forecast.",
-                got=f"{level}, with {', '.join(f'{known:g}' for known in self.levels)} there",
-                hint=f"forecast(quantiles=[{level}]).",
+                got=f"{shown(level)}, with {', '.join(f'{known:g}' for known in self.levels)} there",
+                hint=f"forecast(quantiles=[{shown(level)}]).",
             )
         check_levels([level])
         return np.quantile(self.samples, level, axis=1).astype(np.float32)
@@ -231,6 +231,7 @@ class Forecaster(ABC):
 
         if not hasattr(self, "panel_"):
             raise NotFittedError(self)
+        place = a_path("A model is saved to the path of a folder.", path, hint='write save("model").')
         facts, values = keep(self.panel_, self._remembered() if history else 1)
         learned, arrays = self._state()
         # A step that was inferred stays inferred, so that later data of another step are refused and not squeezed.
@@ -242,7 +243,7 @@ class Forecaster(ABC):
             weights=as_tensors(arrays),
             history=as_tensors(values) if history else None,
         )
-        write(path, written)
+        write(place, written)
 
     @classmethod
     def restored(cls, written: ModelFolder, **changed: Any) -> Self:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from logsparse.attended import Attention, attention_of
-from logsparse.checks import above_zero, truth, whole
+from logsparse.checks import a_path, above_zero, truth, whole
 from logsparse.config import Config
 from logsparse.data.candidates import Pairs
 from logsparse.data.clock import clock_time
@@ -42,7 +42,7 @@ from logsparse.train.resuming import alone, seed_folder
 _GENTLER = 0.1
 # What the seeds of torch's generators can hold, with room for several seeds in a row.
 _SEEDS = 2**62
-_MOST_PATHS = 100_000
+_MOST_PATHS = _LONGEST_CONTEXT = 100_000
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,8 @@ class LogSparse(Forecaster):
         self.samples = whole("samples", self.samples, most=_MOST_PATHS, hint="100 sample paths are the default.")
         self.seed = whole("seed", self.seed, least=0, most=_SEEDS, hint="any small whole number will do.")
         if self.context is not None:
-            self.context = whole("context", self.context, hint="count the steps of history the model sees.")
+            hint = "count the steps of history the model sees."
+            self.context = whole("context", self.context, most=_LONGEST_CONTEXT, hint=hint)
         if self.minutes is not None:
             self.minutes = above_zero("minutes", self.minutes, hint="leave it out for no limit.")
         self.verbose = truth("verbose", self.verbose)
@@ -115,7 +116,7 @@ class LogSparse(Forecaster):
         `validation` are other series to validate with; without them, the last part of each series serves.
         """
         given = as_given(columns)
-        self._folder = None if folder is None else Path(folder)
+        self._folder = None if folder is None else _run_folder(folder)
         self._validation = None if validation is None else to_panel(validation, **given)
         return super().fit(data, until=until, **given)
 
@@ -140,7 +141,7 @@ class LogSparse(Forecaster):
         train = replace(self.config_.train, lr=_GENTLER * self.config_.train.lr, seeds=1, minutes=self.minutes)
         gentle = replace(self.config_, train=train)
         network.check(torch.from_numpy(seen_values(panel)))
-        self._folder = None if folder is None else Path(folder)
+        self._folder = None if folder is None else _run_folder(folder)
         self._train(TrainingSet.of(told, gentle, self.features_), gentle, lambda _seed: network)
         self.known_, self.panel_ = known, panel
         return self
@@ -297,6 +298,10 @@ class LogSparse(Forecaster):
     def _windows(self, panel: Panel) -> Windows:
         """Of any panel."""
         return windows_of(_told(self.known_, panel), self.features_, self.config_)
+
+
+def _run_folder(folder: Any) -> Path:
+    return a_path("A run is kept in the path of a folder.", folder, hint='write folder="run", or leave it out.')
 
 
 def _told(known: Known, panel: Panel) -> Panel:

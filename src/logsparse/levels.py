@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logsparse.errors import ConfigError
+from logsparse.errors import ConfigError, shown
 
 Levels = Sequence[float] | NDArray[np.floating[Any]]
 LEVELS: Levels = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -21,12 +21,12 @@ def check_levels(levels: Levels) -> tuple[float, ...]:
     """Quantile levels in rising order, each once."""
     try:
         found = sorted({float(level) for level in levels})
-    except (TypeError, ValueError):  # one number, or text
+    except (TypeError, ValueError, OverflowError):  # one number, or text, or a number of 400 digits
         found = []
     if not found or not all(0 < level < 1 for level in found):
         raise ConfigError(
             "Quantiles must be a list of levels between 0 and 1, both excluded.",
-            got=f"{levels}",
+            got=shown(levels),
             hint="write quantiles=[0.1, 0.5, 0.9].",
         )
     if found[0] < _OUTERMOST or found[-1] > 1 - _OUTERMOST:

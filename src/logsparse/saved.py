@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from logsparse.baselines import NAMES
-from logsparse.errors import ConfigError, DataError, LogsparseError
+from logsparse.checks import a_path
+from logsparse.errors import DataError, LogsparseError
 from logsparse.facts import UnfitError
 from logsparse.forecast import Forecaster
 
@@ -42,8 +43,4 @@ def load(path: str | Path, **changed: Any) -> Forecaster:
 
 
 def _as_path(path: Any) -> Path:
-    if not isinstance(path, (str, Path)):
-        raise ConfigError(
-            "A model is loaded from the path of its folder.", got=f"{path!r}", hint='write load("model").'
-        )
-    return Path(path)
+    return a_path("A model is loaded from the path of its folder.", path, hint='write load("model").')

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logsparse.attention.pattern import Pattern
+from logsparse.checks import a_path
 from logsparse.pictures import save_figure
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def draw(pattern: Pattern, length: int, path: str | Path) -> Path:
     """Write the picture; the same pattern, length and matplotlib give the same bytes."""
     import matplotlib as mpl
 
-    target = Path(path)
+    target = a_path("A picture is written to the path of a file.", path, hint='write "pattern.svg".')
     with mpl.rc_context({"font.family": "DejaVu Sans", "font.size": 9}):
         save_figure(_figure(pattern, length), target)
     return target

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logsparse.baselines.estimate import Answer, Kind, Task, check_model
-from logsparse.baselines.naive import SeasonalNaive
+from logsparse.baselines.naive import SeasonalNaive, check_season
 from logsparse.baselines.workers import answers
 from logsparse.checks import truth, whole
 from logsparse.data.calendar import FARTHEST
@@ -63,12 +63,13 @@ class _Classical(Forecaster):
     def check(self) -> None:
         super().check()
         for name, hint in (
-            ("season", "count its steps, or leave it out for the usual one."),
             ("span", "count the recent steps to estimate on, or leave it out."),
             ("processes", "write 1, or leave it out for one a core."),
         ):
             if getattr(self, name) is not None:
                 setattr(self, name, whole(name, getattr(self, name), hint=hint))
+        if self.season is not None:
+            self.season = check_season(self.season)
         self.verbose = truth("verbose", self.verbose)
         if find_spec("statsforecast") is None:
             raise ConfigError(

@@ -17,12 +17,14 @@ from logsparse.forecast import Forecast, Forecaster
 _SEASONS_FOR_PHASES = 8
 # Errors of all phases together tell a width from so many on.
 _FEWEST_ERRORS = 5
+# Steps of a season: eleven days of seconds. A table has a column for each, and a larger number is a mistake.
+_LONGEST_SEASON = 1_000_000
 
 Doubles = NDArray[np.float64]
 
 
 class SeasonalNaive(Forecaster):
-    """`season` in steps; None takes the usual one of the data's frequency (24 for hours, 7 for days, ...)."""
+    """`season` in steps, 1,000,000 at most; None: the usual one of the frequency (24 for hours, 7 for days, ...)."""
 
     def __init__(self, horizon: int, season: int | None = None) -> None:
         super().__init__(horizon)
@@ -31,7 +33,7 @@ class SeasonalNaive(Forecaster):
     def check(self) -> None:
         super().check()
         if self.season is not None:
-            self.season = whole("season", self.season, hint="count its steps, or leave it out for the usual one.")
+            self.season = check_season(self.season)
 
     def _fit(self, panel: Panel) -> None:
         self.season_ = panel.freq.season if self.season is None else self.season
@@ -46,6 +48,12 @@ class SeasonalNaive(Forecaster):
             spread_QH = _spread(history.astype(np.float64), self.season_, self.horizon, np.array(levels))
             quantiles_SQH[series] = np.clip(mean_SH[series] + spread_QH, -largest, largest)
         return Forecast(panel, mean_SH, levels, quantiles_SQH)
+
+
+def check_season(season: Any) -> int:
+    """The steps of a season that a user gave, checked."""
+    hint = "count its steps, or leave it out for the usual one."
+    return whole("season", season, most=_LONGEST_SEASON, hint=hint)
 
 
 def _spread(history: Doubles, season: int, horizon: int, levels_Q: Doubles) -> Doubles:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from logsparse.checks import a_path
 from logsparse.data.files import check_writable
 from logsparse.errors import ConfigError, DataError
 from logsparse.forecast import Forecaster
@@ -22,7 +23,7 @@ def report(results: Any, out: str | Path, *, model: Forecaster | None = None, ti
     calibration, the best, median and worst series, tables; with `model`, also its losses, attention and settings.
     The file needs no network and holds no script.
     """
-    path = Path(out)
+    path = a_path("A report is written to the path of a file.", out, hint='write report(frame, "report.html").')
     _check_path(path)
     if model is not None and not isinstance(model, Forecaster):
         raise ConfigError(

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from logsparse.errors import ConfigError
+from logsparse.errors import ConfigError, shown
 
 # How long a rank waits for another that is alive but says nothing, such as one still reading its data.
 _PATIENCE = timedelta(minutes=10)
@@ -85,14 +85,14 @@ def join(device: torch.device) -> Iterator[Ranks]:
 
 def device_named(name: str) -> torch.device:
     """The device a user means; `auto` is the best there is."""
-    if name == "auto":
+    if isinstance(name, str) and name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, TypeError) as error:
+        torch.zeros(1, device=device).tolist()  # "meta" makes tensors too, but they hold nothing
+    except (RuntimeError, AssertionError, TypeError, ValueError, OverflowError) as error:
         usable = "'auto', 'cpu' or 'cuda'" if torch.cuda.is_available() else "'auto' or 'cpu'"
         raise ConfigError(
-            "device must be one that torch can use here.", got=repr(name), hint=f"use {usable}."
+            "device must be one that torch can use here.", got=shown(name), hint=f"use {usable}."
         ) from error
     return device
