@@ -207,3 +207,9 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.Mon
 def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         AutoEts(3, **settings).fit(pl.DataFrame())
+
+
+@pytest.mark.parametrize("name", ["season", "span", "processes"])
+def test_a_setting_beyond_any_machine_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^{name} must be at most 1000000. Got 1000"):
+        AutoEts(3, **{name: 10**20}).check()

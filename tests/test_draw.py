@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -15,7 +16,7 @@ from logsparse.attention.draw import draw, summary
 from logsparse.attention.panels import _runs
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
 from logsparse.attention.reach import arrivals, path_to_last
-from logsparse.errors import DataError
+from logsparse.errors import ConfigError, DataError
 
 PICTURES = [
     (logsparse(), 1),
@@ -69,6 +70,12 @@ def test_the_same_pattern_gives_the_same_bytes(name: str, tmp_path: Path) -> Non
     first = draw(logsparse(), 16, tmp_path / name).read_bytes()
     assert draw(logsparse(), 16, tmp_path / name).read_bytes() == first
     assert draw(logsparse(), 17, tmp_path / name).read_bytes() != first
+
+
+@pytest.mark.parametrize("path", [None, 5, "a\0.svg"], ids=repr)
+def test_a_picture_goes_to_a_path(path: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^A picture is written to the path of a file. Got .* Hint: write"):
+        draw(full(), 8, path)
 
 
 def test_a_picture_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:

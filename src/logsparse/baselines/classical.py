@@ -31,6 +31,8 @@ _SEASONS, _LEAST, _MOST, _FEWEST_SEASONS = 28, 200, 1000, 4
 # Of a longer one these models cannot be estimated in sensible time: they are then without season.
 _LONGEST_SEASON = 350
 _NAMED_FAILURES = 3
+# Steps to estimate on, and processes: beyond it, a number is a mistake.
+_LARGEST = 1_000_000
 
 log = logging.getLogger("logsparse")
 
@@ -67,7 +69,7 @@ class _Classical(Forecaster):
             ("processes", "write 1, or leave it out for one a core."),
         ):
             if getattr(self, name) is not None:
-                setattr(self, name, whole(name, getattr(self, name), hint=hint))
+                setattr(self, name, whole(name, getattr(self, name), most=_LARGEST, hint=hint))
         if self.season is not None:
             self.season = check_season(self.season)
         self.verbose = truth("verbose", self.verbose)
