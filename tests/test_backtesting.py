@@ -110,10 +110,10 @@ def test_a_span_beyond_all_memory_is_refused_as_any_other_that_is_too_long(
     def no_table(*_: object, **__: object) -> None:
         raise AssertionError("a table of cutoffs was begun")
 
-    panel = to_panel(hourly)
+    panel, asked = to_panel(hourly), dict[str, Any]({"windows": 2, name: huge})
     monkeypatch.setattr("logsparse.backtesting.np.arange", no_table)
     with pytest.raises(DataError, match=r"longer than the span of the backtest. Got series 'b' with 96 steps, .* of"):
-        ls.backtest(SeasonalNaive(24), panel, **{"windows": 2, name: huge})
+        ls.backtest(SeasonalNaive(24), panel, **asked)
 
 
 def test_a_step_between_cutoffs_says_nothing_where_there_is_one_cutoff(hourly: pl.DataFrame) -> None:
