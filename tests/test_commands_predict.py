@@ -64,7 +64,7 @@ def test_covariates_of_the_future_come_from_a_file(place: Path, tmp_path: Path) 
         (["nowhere"], "nowhere must be the folder of a saved logsparse model. Got no such folder."),
         (["model", "--quantiles", "a"], "--quantiles must be levels between 0 and 1. Got 'a'."),
         (["model", "--quantiles", "0.5,1"], "Quantiles must be a list of levels between 0 and 1"),
-        (["model", "--quantiles", ""], "Quantiles must be a list of levels between 0 and 1"),
+        (["model", "--quantiles", ","], "Quantiles must be a list of levels between 0 and 1"),
         (["model", "--samples", 0], "samples must be at least 1. Got 0."),
         (["naive", "--samples", 9], "--samples is for models that draw. Got SeasonalNaive. Hint: leave it out."),
         (["model", "--future", "future.csv"], "Future values are for covariates named at fit."),

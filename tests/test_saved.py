@@ -100,12 +100,17 @@ CASES: dict[str, tuple[str, str, Edit, str]] = {
         lambda t: t["values"][:60].fill_(torch.nan),
         "there for every series",
     ),
-    "layers without end": ("logsparse", SERIES, put("learned", "config", "model", "layers", 10**6), "layers must be a"),
+    "layers without end": (
+        "logsparse",
+        SERIES,
+        put("learned", "config", "model", "layers", 10**6),
+        "layers must be at most 1000",
+    ),
     "a width without end": (
         "logsparse",
         SERIES,
         put("learned", "config", "model", "width", 10**6),
-        "project.bias must be there, not None",
+        "width must be at most 100000",
     ),
     "a longer context": ("logsparse", SERIES, put("learned", "config", "context", 10**5), "position.* of shape torch"),
     "another horizon": (

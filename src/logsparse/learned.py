@@ -12,7 +12,8 @@ from logsparse.config import Config
 from logsparse.data.features import Features
 from logsparse.data.known import Known
 from logsparse.data.panel import Panel
-from logsparse.facts import entries, require, whole
+from logsparse.errors import ConfigError
+from logsparse.facts import UnfitError, entries, require, whole
 from logsparse.model.network import Network
 from logsparse.train.loop import Story
 from logsparse.train.sealed import check_tensors
@@ -35,7 +36,10 @@ def learned(
 ) -> Learned:
     """All of it checked, each part and all together, before the network is built: it is never larger than its file."""
     entries("learned", facts, "config", "known", "features", "story")
-    config = Config.from_dict(entries("learned/config", facts["config"]))
+    try:
+        config = Config.from_dict(entries("learned/config", facts["config"]))
+    except ConfigError as error:  # nobody's mistake in a call: the folder is not what was saved
+        raise UnfitError("learned/config", str(error), facts["config"]) from error
     known, features = Known.from_dict(facts["known"]), Features.from_dict(facts["features"])
     story = Story.from_dict(facts["story"])
     features.check(panel.freq)

@@ -75,11 +75,10 @@ def reproduce(
 def _folder(named: str) -> Path:
     from logsparse.errors import ConfigError
 
-    # As text: a path of no letters would be the folder that the command is called in.
-    if not named or (Path(named).exists() and not Path(named).is_dir()):
+    if Path(named).exists() and not Path(named).is_dir():
         raise ConfigError(
             "-o must name a folder of results.",
-            got=f"{named}, which is a file" if named else "no letters",
+            got=f"{named}, which is a file",
             hint="leave it out for the folder results.",
         )
     return Path(named)
