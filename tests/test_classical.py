@@ -211,5 +211,6 @@ def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any], tex
 
 @pytest.mark.parametrize("name", ["season", "span", "processes"])
 def test_a_setting_beyond_any_machine_is_refused(name: str) -> None:
+    settings: dict[str, Any] = {name: 10**20}
     with pytest.raises(ConfigError, match=rf"^{name} must be at most 1000000. Got 1000"):
-        AutoEts(3, **{name: 10**20}).check()
+        AutoEts(3, **settings).check()
