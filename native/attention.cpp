@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "pages.h"
@@ -14,7 +15,7 @@ using namespace logsparse;
 
 // (address, batch stride, head stride, row stride, channel stride)
 typedef std::array<int64_t, 5> Tensor;
-// (type, batch, heads, length, width, value width, first row, threads)
+// (type, batch, heads, length, width, value width, dense rows, threads)
 typedef std::array<int64_t, 8> Sizes;
 typedef std::vector<int64_t> Distances;
 
@@ -23,17 +24,19 @@ struct Level {
   void (*forward)(const Problem&);
   void (*backward)(const Problem&);
   void (*step)(const StepProblem&);
+  void (*convolve)(const ConvolveProblem&, bool);
+  void (*feed_forward)(const FeedForwardProblem&, bool);
 };
 
 static std::vector<Level> levels() {
-  std::vector<Level> found{{"baseline", baseline::forward, baseline::backward, baseline::step}};
+  std::vector<Level> found{{"baseline", baseline::forward, baseline::backward, baseline::step, baseline::convolve, baseline::feed_forward}};
 #ifdef LOGSPARSE_X86
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    found.push_back({"avx2", avx2::forward, avx2::backward, avx2::step});
+    found.push_back({"avx2", avx2::forward, avx2::backward, avx2::step, avx2::convolve, avx2::feed_forward});
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
-      found.push_back({"avx512", avx512::forward, avx512::backward, avx512::step});
+      found.push_back({"avx512", avx512::forward, avx512::backward, avx512::step, avx512::convolve, avx512::feed_forward});
   }
 #endif
   return found;
@@ -56,7 +59,7 @@ static Problem problem(const std::vector<Tensor>& tensors, const Sizes& sizes, c
   Problem p;
   p.type = static_cast<Type>(sizes[0]);
   p.batch = sizes[1], p.heads = sizes[2], p.length = sizes[3], p.width = sizes[4], p.value_width = sizes[5];
-  p.first_row = sizes[6], p.threads = sizes[7] > 0 ? int(sizes[7]) : 1;
+  p.dense_rows = sizes[6], p.lse_head = p.length, p.threads = sizes[7] > 0 ? int(sizes[7]) : 1;
   p.distances = distances.data(), p.distance_count = int64_t(distances.size());
   p.lse = reinterpret_cast<void*>(lse), p.starts = reinterpret_cast<const int64_t*>(starts);
   p.seed = seed, p.dropout = dropout;
@@ -67,17 +70,17 @@ static Problem problem(const std::vector<Tensor>& tensors, const Sizes& sizes, c
 static void forward(const std::array<Tensor, 4>& tensors, const Sizes& sizes, const Distances& distances, int64_t lse,
                     int64_t starts, uint64_t seed, double dropout) {
   Problem p = problem({tensors.begin(), tensors.end()}, sizes, distances, lse, starts, seed, dropout);
-  p.out = fresh(tensors[3], p, p.length - p.first_row, p.value_width);
+  p.out = fresh(tensors[3], p, p.length, p.value_width);
   nb::gil_scoped_release release;
   chosen.forward(p);
 }
 
-static void backward(const std::array<Tensor, 7>& tensors, const Sizes& sizes, const Distances& distances, int64_t lse,
+static void backward(const std::array<Tensor, 8>& tensors, const Sizes& sizes, const Distances& distances, int64_t lse,
                      int64_t starts, uint64_t seed, double dropout) {
   Problem p = problem({tensors.begin(), tensors.end()}, sizes, distances, lse, starts, seed, dropout);
-  p.grad_out = view(tensors[3]);
-  p.grad_q = fresh(tensors[4], p, p.length, p.width), p.grad_k = fresh(tensors[5], p, p.length, p.width);
-  p.grad_v = fresh(tensors[6], p, p.length, p.value_width);
+  p.out = view(tensors[3]), p.grad_out = view(tensors[4]);
+  p.grad_q = fresh(tensors[5], p, p.length, p.width), p.grad_k = fresh(tensors[6], p, p.length, p.width);
+  p.grad_v = fresh(tensors[7], p, p.length, p.value_width);
   nb::gil_scoped_release release;
   chosen.backward(p);
 }
@@ -100,6 +103,71 @@ static void step(const Tensor& q, const std::array<int64_t, 6>& dense, const std
   chosen.step(p);
 }
 
+// x: (address, batch stride, row stride, channel stride); sizes: (type, batch, length, width, threads). A part: (channels,
+// taps, address of weights, of biases, of out), or for gradients (channels, taps, address of turned weights, then of the
+// gradient with its batch, channel and row stride).
+static ConvolveProblem convolution(const std::array<int64_t, 4>& x, const std::array<int64_t, 5>& sizes, int64_t starts) {
+  ConvolveProblem p;
+  p.type = static_cast<Type>(sizes[0]);
+  p.batch = sizes[1], p.length = sizes[2], p.width = sizes[3], p.threads = sizes[4] > 0 ? int(sizes[4]) : 1;
+  p.x = {reinterpret_cast<void*>(x[0]), x[1], 0, x[2], x[3]};
+  p.starts = reinterpret_cast<const int64_t*>(starts);
+  return p;
+}
+
+static void convolve(const std::array<int64_t, 4>& x, const std::array<int64_t, 5>& sizes, int64_t starts,
+                     const std::vector<std::array<int64_t, 5>>& given) {
+  ConvolveProblem p = convolution(x, sizes, starts);
+  std::vector<ConvolvePart> parts(given.size());
+  for (size_t i = 0; i < given.size(); ++i) {
+    parts[i].channels = given[i][0], parts[i].taps = given[i][1];
+    parts[i].weight = reinterpret_cast<const void*>(given[i][2]), parts[i].bias = reinterpret_cast<const void*>(given[i][3]);
+    parts[i].out = reinterpret_cast<void*>(given[i][4]);
+    p.kernel = std::max(p.kernel, parts[i].taps);
+  }
+  p.parts = parts.data(), p.part_count = int64_t(parts.size());
+  nb::gil_scoped_release release;
+  chosen.convolve(p, false);
+}
+
+static void convolve_backward(const std::array<int64_t, 4>& x, const std::array<int64_t, 5>& sizes, int64_t starts,
+                              const std::vector<std::array<int64_t, 7>>& given, int64_t grad_x, int64_t sums,
+                              int64_t sums_size) {
+  ConvolveProblem p = convolution(x, sizes, starts);
+  std::vector<ConvolvePart> parts(given.size());
+  for (size_t i = 0; i < given.size(); ++i) {
+    parts[i].channels = given[i][0], parts[i].taps = given[i][1];
+    parts[i].turned = reinterpret_cast<const void*>(given[i][2]);
+    parts[i].grad = {reinterpret_cast<void*>(given[i][3]), given[i][4], 0, given[i][6], given[i][5]};
+    p.kernel = std::max(p.kernel, parts[i].taps);
+  }
+  p.parts = parts.data(), p.part_count = int64_t(parts.size());
+  p.grad_x = reinterpret_cast<void*>(grad_x), p.sums = reinterpret_cast<void*>(sums), p.sums_size = sums_size;
+  nb::gil_scoped_release release;
+  chosen.convolve(p, true);
+}
+
+// Tensors (address, batch stride, row stride, channel stride): x, gathered, keep_merged, keep_fed, out; for gradients
+// grad_out, grad_x, grad_gathered instead of out. Weights in the order of FeedForwardProblem; sizes: (type, batch, length, width,
+// inner, wide, pre, threads).
+static void feed_forward(const std::vector<std::array<int64_t, 4>>& tensors, const std::array<int64_t, 10>& weights,
+                 const std::array<int64_t, 8>& sizes, double epsilon, int64_t sums, int64_t sums_size) {
+  FeedForwardProblem p;
+  p.type = static_cast<Type>(sizes[0]);
+  p.batch = sizes[1], p.length = sizes[2], p.width = sizes[3], p.inner = sizes[4], p.wide = sizes[5];
+  p.pre = sizes[6] != 0, p.threads = sizes[7] > 0 ? int(sizes[7]) : 1, p.epsilon = epsilon;
+  const bool gradient = tensors.size() > 5;
+  View* const places[] = {&p.x, &p.gathered, &p.keep_merged, &p.keep_fed, gradient ? &p.grad_out : &p.out, &p.grad_x, &p.grad_gathered};
+  for (size_t i = 0; i < tensors.size(); ++i)
+    *places[i] = {reinterpret_cast<void*>(tensors[i][0]), tensors[i][1], 0, tensors[i][2], tensors[i][3]};
+  const void** const parts[] = {&p.merge, &p.merge_bias, &p.widen, &p.widen_bias, &p.narrow,
+                                &p.narrow_bias, &p.first_gain, &p.first_shift, &p.last_gain, &p.last_shift};
+  for (size_t i = 0; i < weights.size(); ++i) *parts[i] = reinterpret_cast<const void*>(weights[i]);
+  p.sums = reinterpret_cast<void*>(sums), p.sums_size = sums_size;
+  nb::gil_scoped_release release;
+  chosen.feed_forward(p, gradient);
+}
+
 static void use(const std::string& name) {
   for (const Level& level : available)
     if (name == level.name) {
@@ -114,9 +182,15 @@ NB_MODULE(_native, m) {
   m.def("forward", &forward, nb::arg("tensors"), nb::arg("sizes"), nb::arg("distances"), nb::arg("lse"),
         nb::arg("starts"), nb::arg("seed"), nb::arg("dropout"), "Fill out (the fourth tensor) and lse from q, k, v.");
   m.def("backward", &backward, nb::arg("tensors"), nb::arg("sizes"), nb::arg("distances"), nb::arg("lse"),
-        nb::arg("starts"), nb::arg("seed"), nb::arg("dropout"), "Fill the gradients (the last three tensors) from q, k, v, grad_out and lse.");
+        nb::arg("starts"), nb::arg("seed"), nb::arg("dropout"), "Fill the gradients (the last three tensors) from q, k, v, out, grad_out and lse.");
   m.def("step", &step, nb::arg("q"), nb::arg("dense"), nb::arg("sizes"), nb::arg("old_cells"), nb::arg("new_cells"),
         "Fill out (the fifth of the dense ones) from q, the history's k and v, and the steps' own.");
+  m.def("convolve", &convolve, nb::arg("x"), nb::arg("sizes"), nb::arg("starts"), nb::arg("parts"),
+        "Fill out of each part with a causal convolution of x.");
+  m.def("convolve_backward", &convolve_backward, nb::arg("x"), nb::arg("sizes"), nb::arg("starts"), nb::arg("parts"),
+        nb::arg("grad_x"), nb::arg("sums"), nb::arg("sums_size"), "Fill grad_x, and add to sums, from each part's gradient.");
+  m.def("feed_forward", &feed_forward, nb::arg("tensors"), nb::arg("weights"), nb::arg("sizes"), nb::arg("epsilon"), nb::arg("sums"),
+        nb::arg("sums_size"), "Fill out (the fifth tensor), or grad_x and grad_gathered from grad_out, and add to sums.");
   m.def("levels", [] {
     std::vector<std::string> names;
     for (const Level& level : available) names.emplace_back(level.name);

@@ -11,25 +11,25 @@
 namespace logsparse {
 namespace LOGSPARSE_ISA {
 
-template <class S, class T> struct Backward {
+template <class S, class T> struct Backward : HeadPass<T> {
+  using HeadPass<T>::p;
+  using HeadPass<T>::span;
+  using HeadPass<T>::dropout;
   static constexpr int phases = 2;
   static constexpr T never = T(1e30);  // log-sum-exp of a row that is not ours: its weights become exactly 0
   static constexpr int64_t ring_limit = (int64_t(1) << 20) / sizeof(T);
-  const Problem& p;
   Packed<T> q, k, v, grad, sum_width, sum_value;
   T *lse, *delta, *memory;
   T **weights, **slopes;            // where each distance's tile of cell weights, and of score gradients, is written
   const T **seen_weights, **seen_slopes;  // where the keys of a tile find theirs
-  Dropout<T> dropout;
   const T scale;
-  Span span;
   bool rings;
 
   // Blocks that distance s must remember; one more repeats the first, so that two neighbours are always one piece.
   static int64_t ring(int64_t s) { return s / tile + 2; }
 
   Backward(const Problem& problem, Pieces& shared, Pieces& own)
-      : p(problem), dropout(problem.dropout), scale(T(1 / __builtin_sqrt(double(p.width)))) {
+      : HeadPass<T>(problem), scale(T(1 / __builtin_sqrt(double(p.width)))) {
     const int64_t blocks = (p.length + tile - 1) / tile;
     q = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
     k = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
@@ -52,13 +52,6 @@ template <class S, class T> struct Backward {
       }
   }
 
-  bool enter(int64_t head) {
-    const Span last = span;
-    span = Span(p, head);
-    dropout.enter(p.seed, head / p.heads, head % p.heads, span.begin);
-    return !(span == last);
-  }
-
   void ready(int64_t head, bool differs) {
     if (differs) {
       for (const Packed<T>& packed : {q, k, v, grad}) clear_ends(packed, span.blocks);
@@ -73,8 +66,8 @@ template <class S, class T> struct Backward {
     pack(q, b, end, Head<S>(p.q, p, head, span.begin), 0, span.length, T(scale * log2_e));
     pack(k, b, end, Head<S>(p.k, p, head, span.begin), 0, span.length, T(1));
     pack(v, b, end, Head<S>(p.v, p, head, span.begin), 0, span.length, T(1));
-    pack(grad, b, end, Head<S>(p.grad_out, p, head, span.begin - p.first_row), span.first_row, span.length, T(1));
-    const T* kept = static_cast<const T*>(p.lse) + head * (p.length - p.first_row) + span.begin - p.first_row;
+    pack(grad, b, end, Head<S>(p.grad_out, p, head, span.begin), span.first_row, span.length, T(1));
+    const T* kept = this->lse_of(head);
     for (int64_t l = b * tile; l < end * tile && l < span.length; ++l)
       if (l >= span.first_row) lse[l] = kept[l];
   }

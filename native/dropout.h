@@ -23,13 +23,15 @@ template <class T> struct Dropout {
     key = mix(key + uint32_t(head) * golden);
   }
 
-  // The factor (0 or 1 / (1 - rate)) of the cells (position ... , distance) for one vector of positions.
-  LOGSPARSE_INLINE Vec<T> factors(int64_t position, int64_t distance) const {
+  // The factor (0 or 1 / (1 - rate)) of the cells (position ... , distance) for one vector of positions, which either share
+  // a distance or, one after the other, a key: then distances grow by `growth` = 1.
+  LOGSPARSE_INLINE Vec<T> factors(int64_t position, int64_t distance, uint32_t growth = 0) const {
     constexpr uint32_t low = 0xFFFFFFFFu;
-    Bits<T> positions;
-    for (int i = 0; i < lanes<T>; ++i) positions[i] = uint32_t(begin + position + i);
-    const Bits<T> row = mix<Bits<T>>(positions ^ key);
-    const Bits<T> cell = mix<Bits<T>>((row + uint32_t(distance) * golden) & low) >> 8;
+    Bits<T> lane;
+    for (int i = 0; i < lanes<T>; ++i) lane[i] = uint32_t(i);
+    const Bits<T> row = mix<Bits<T>>(((lane + uint32_t(begin + position)) & low) ^ key);
+    const Bits<T> step = lane * (growth * golden) + uint32_t(distance) * golden;
+    const Bits<T> cell = mix<Bits<T>>((row + step) & low) >> 8;
     return (Mask<T>)(cell) >= (Mask<T>)(Bits<T>{} + threshold) ? all<T>(factor) : Vec<T>{};
   }
 };

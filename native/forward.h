@@ -1,15 +1,12 @@
 // q, k, v -> out and log-sum-exp, over the pattern's cells only: tiles of positions, distances in chunks, and a running
 // maximum from chunk to chunk, so that the scratch does not grow with the number of distances.
 #pragma once
-#include "dropout.h"
+#include "head.h"
 #include "scratch.h"
 #include "tiles.h"
 
 namespace logsparse {
 namespace LOGSPARSE_ISA {
-
-constexpr double log2_e = 1.4426950408889634074, ln_2 = 0.693147180559945309417;
-constexpr int chunk_max = 48;  // distances whose scores of one tile are held at a time
 
 // How many distances reach a row of the tile that starts at `start`.
 LOGSPARSE_INLINE int64_t distances_in_reach(const Problem& p, int64_t start) {
@@ -18,39 +15,33 @@ LOGSPARSE_INLINE int64_t distances_in_reach(const Problem& p, int64_t start) {
   return count;
 }
 
-template <class S, class T> struct Forward {
+// `Cells` says which cells a tile looks at: the pattern's (Sparse), or all before (Dense, in dense.h).
+template <class S, class T, template <class> class Cells> struct Forward : HeadPass<T> {
+  using HeadPass<T>::p;
+  using HeadPass<T>::span;
+  using HeadPass<T>::dropout;
   static constexpr int phases = 1;
   static constexpr T lowest = T(-1e30);  // finite: a row's running maximum before its first cell
-  const Problem& p;
   Packed<T> k, v, q, sum;
   T *scores, *maximum, *total, *rescale;
-  Dropout<T> dropout;
   const T scale;
-  Span span;
 
   Forward(const Problem& problem, Pieces& shared, Pieces& own)
-      : p(problem), dropout(problem.dropout), scale(T(log2_e / __builtin_sqrt(double(p.width)))) {
+      : HeadPass<T>(problem), scale(T(log2_e / __builtin_sqrt(double(p.width)))) {
     const int64_t blocks = (p.length + tile - 1) / tile;
     k = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
     v = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
     q = {own.take<T>(Packed<T>::size(stretch, p.width)), p.width};
     sum = {own.take<T>(Packed<T>::size(1, p.value_width)), p.value_width};
-    scores = own.take<T>(chunk_max * tile);
+    scores = own.take<T>(Cells<T>::chunk * tile);
     maximum = own.take<T>(tile), total = own.take<T>(tile), rescale = own.take<T>(tile);
-  }
-
-  bool enter(int64_t head) {
-    const Span last = span;
-    span = Span(p, head);
-    dropout.enter(p.seed, head / p.heads, head % p.heads, span.begin);
-    return !(span == last);
   }
 
   void ready(int64_t head, bool differs) {
     if (differs) clear_ends(k, span.blocks), clear_ends(v, span.blocks);
     if (span.begin > p.first_row) {
-      clear_rows(Head<S>(p.out, p, head, 0), p.value_width, span.begin - p.first_row);
-      std::memset(lse_of(head) + p.first_row - span.begin, 0, (span.begin - p.first_row) * sizeof(T));
+      clear_rows(Head<S>(p.out, p, head, p.first_row), p.value_width, span.begin - p.first_row);
+      std::memset(this->lse_of(head) + p.first_row - span.begin, 0, (span.begin - p.first_row) * sizeof(T));
     }
   }
 
@@ -81,35 +72,28 @@ template <class S, class T> struct Forward {
   }
 
   void tile_of(int64_t head, int64_t b, const T* queries) {
-    const int64_t start = b * tile;
     std::memset(sum.block(0), 0, sum.block_size() * sizeof(T));
     for (int i = 0; i < tile; ++i) maximum[i] = lowest, total[i] = 0;
-
-    T* rows[chunk_max];
-    for (int m = 0; m < chunk_max; ++m) rows[m] = scores + m * tile;
-    const Reach back{start, span.length, -1};
-    const int64_t reach = distances_in_reach(p, start);
-    for (int64_t m = 0, size; m < reach; m += size) {
-      const int64_t chunks = (reach - m + chunk_max - 1) / chunk_max;
-      size = (reach - m + chunks - 1) / chunks;
-      tile_dots(queries, k, back, p.distances + m, size, rows);
-      softmax(start, p.distances + m, size);
-      if (m > 0) rescale_sum();
-      tile_combine(sum.block(0), v, back, p.distances + m, size, rows);
+    for (Cells<T> cells(p, span, b); cells.left(); cells.next()) {
+      cells.dots(scores, queries, k);
+      softmax(cells);
+      if (!cells.first()) rescale_sum();
+      cells.combine(sum.block(0), v, scores);
     }
-    finish(head, start);
+    finish(head, b * tile);
   }
 
   // Scores of a chunk become weights relative to the running maximum.
-  void softmax(int64_t start, const int64_t* distances, int64_t count) {
+  void softmax(const Cells<T>& cells) {
     constexpr int w = lanes<T>;
     for (int i = 0; i < tile; i += w) {
-      const Vec<T> before = load(maximum + i), lane = iota<T>(T(i));
+      const int64_t count = cells.count_at(i);
+      const Vec<T> before = load(maximum + i);
       Vec<T> top = before;
       for (int64_t m = 0; m < count; ++m) {
         Vec<T> score = load(scores + m * tile + i);
-        if (distances[m] > start + i) {
-          score = lane >= all<T>(T(distances[m] - start)) ? score : all<T>(-INFINITY);
+        if (cells.is_partial(m, i)) {
+          score = cells.inside(m, i) ? score : all<T>(-INFINITY);
           store(scores + m * tile + i, score);
         }
         top = larger<T>(top, score);
@@ -119,7 +103,7 @@ template <class S, class T> struct Forward {
       for (int64_t m = 0; m < count; ++m) {
         Vec<T> weight = exp2<T>(load(scores + m * tile + i) - top);
         weights += weight;
-        if (dropout.on) weight *= dropout.factors(start + i, distances[m]);
+        if (dropout.on) weight *= cells.stays(dropout, m, i);
         store(scores + m * tile + i, weight);
       }
       store(maximum + i, top), store(total + i, weights), store(rescale + i, shrink);
@@ -142,14 +126,50 @@ template <class S, class T> struct Forward {
     rescale_sum();
     const int64_t lo = span.first_row > start ? span.first_row - start : 0;
     const int64_t hi = span.length - start < tile ? span.length - start : tile;
-    unpack(sum.block(0), p.value_width, Head<S>(p.out, p, head, span.begin - p.first_row), start, lo, hi, T(1));
-    T* lse = lse_of(head) + start;
+    unpack(sum.block(0), p.value_width, Head<S>(p.out, p, head, span.begin), start, lo, hi, T(1));
+    T* lse = this->lse_of(head) + start;
     for (int64_t i = lo; i < hi; ++i) lse[i] = maximum[i];
   }
+};
 
-  // Log-sum-exp of the rows of the span; those before its first row are not there.
-  T* lse_of(int64_t head) const {
-    return static_cast<T*>(p.lse) + head * (p.length - p.first_row) + span.begin - p.first_row;
+// The pattern's cells of a tile of rows, a chunk of distances at a time; m counts distances of the chunk.
+template <class T> struct Sparse {
+  static constexpr int chunk = 48;  // distances whose scores of one tile are held at a time
+  const int64_t* const distances;
+  const Reach back;
+  const int64_t reach;
+  int64_t done = 0, count = 0;
+
+  Sparse(const Problem& p, const Span& span, int64_t b)
+      : distances(p.distances), back{b * tile, span.length, -1}, reach(distances_in_reach(p, b * tile)) {
+    cut();
+  }
+  bool left() const { return done < reach; }
+  bool first() const { return done == 0; }
+  void next() { done += count, cut(); }
+  void cut() {
+    const int64_t chunks = (reach - done + chunk - 1) / chunk;
+    count = chunks == 0 ? 0 : (reach - done + chunks - 1) / chunks;
+  }
+
+  void dots(T* scores, const T* queries, const Packed<T>& k) const {
+    T* rows[chunk];
+    for (int64_t m = 0; m < count; ++m) rows[m] = scores + m * tile;
+    tile_dots(queries, k, back, distances + done, count, rows);
+  }
+  void combine(T* sum, const Packed<T>& v, const T* weights) const {
+    const T* rows[chunk];
+    for (int64_t m = 0; m < count; ++m) rows[m] = weights + m * tile;
+    tile_combine(sum, v, back, distances + done, count, rows);
+  }
+
+  LOGSPARSE_INLINE int64_t count_at(int) const { return count; }
+  LOGSPARSE_INLINE bool is_partial(int64_t m, int i) const { return distances[done + m] > back.start + i; }
+  LOGSPARSE_INLINE Mask<T> inside(int64_t m, int i) const {
+    return iota<T>(T(i)) >= all<T>(T(distances[done + m] - back.start));
+  }
+  LOGSPARSE_INLINE Vec<T> stays(const Dropout<T>& dropout, int64_t m, int i) const {
+    return dropout.factors(back.start + i, distances[done + m]);
   }
 };
 

@@ -2,7 +2,9 @@
 #include <cmath>
 
 #include "backward.h"
-#include "forward.h"
+#include "convolve.h"
+#include "dense.h"
+#include "feedforward.h"
 #include "step.h"
 
 namespace logsparse {
@@ -16,9 +18,39 @@ template <template <class, class> class Work> void dispatch(const Problem& p) {
   }
 }
 
-void forward(const Problem& p) { dispatch<Forward>(p); }
-void backward(const Problem& p) { dispatch<Backward>(p); }
+template <class S, class T> using SparseForward = Forward<S, T, Sparse>;
+template <class S, class T> using DenseForward = Forward<S, T, Dense>;
+
+// Dense rows are a shorter problem of their own; the others leave them out.
+static Problem dense_part(Problem p) {
+  p.length = p.dense_rows;
+  return p;
+}
+static Problem sparse_part(Problem p) {
+  p.first_row = p.dense_rows;
+  return p;
+}
+
+void forward(const Problem& p) {
+  if (p.dense_rows > 0) dispatch<DenseForward>(dense_part(p));
+  if (p.dense_rows < p.length) dispatch<SparseForward>(sparse_part(p));
+}
+
+void backward(const Problem& p) {
+  if (p.dense_rows < p.length) dispatch<Backward>(sparse_part(p));
+  if (p.dense_rows == 0) return;
+  Problem dense = dense_part(p);
+  dense.accumulate = p.dense_rows < p.length;
+  dispatch<DenseBackward>(dense);
+}
+
 void step(const StepProblem& p) { p.type == Type::float64 ? run_step<double>(p) : run_step<float>(p); }
+void convolve(const ConvolveProblem& p, bool with_gradient) {
+  p.type == Type::float64 ? run_convolve<double>(p, with_gradient) : run_convolve<float>(p, with_gradient);
+}
+void feed_forward(const FeedForwardProblem& p, bool with_gradient) {
+  p.type == Type::float64 ? run_feed_forward<double>(p, with_gradient) : run_feed_forward<float>(p, with_gradient);
+}
 
 }  // namespace LOGSPARSE_ISA
 }  // namespace logsparse

@@ -50,23 +50,7 @@ template <class S> struct Head {
   Head(const View& view, const Problem& p, int64_t head, int64_t from)
       : data(static_cast<S*>(view.data) + head / p.heads * view.batch + head % p.heads * view.head + from * view.row),
         row(view.row), channel(view.channel) {}
-};
-
-// The sequence of one head: positions from its batch row's start on, counted from there. A pattern knows distances only,
-// so that padding on the left leaves a shorter problem of the same kind; what stands in the padding is never read.
-struct Span {
-  int64_t begin = 0;      // where it starts in memory
-  int64_t length = -1;
-  int64_t first_row = 0;  // the first row that is asked for
-  int64_t blocks = 0;
-  Span() = default;
-  Span(const Problem& p, int64_t head) {
-    const int64_t start = p.starts == nullptr ? 0 : p.starts[head / p.heads];
-    begin = start < p.length ? start : p.length, length = p.length - begin;
-    first_row = p.first_row > begin ? p.first_row - begin : 0;
-    blocks = (length + tile - 1) / tile;
-  }
-  bool operator==(const Span& other) const { return begin == other.begin && length == other.length; }
+  Head(S* first, int64_t row_stride, int64_t channel_stride) : data(first), row(row_stride), channel(channel_stride) {}
 };
 
 template <class T> struct Packed {
@@ -170,11 +154,20 @@ template <class T> void clear_ends(const Packed<T>& packed, int64_t blocks) {
     std::memset(packed.block(blocks - 1) + c * row_stride<T> + tile, 0, spill<T> * sizeof(T));
 }
 
-// Positions [lo, hi) of a tile go to rows start + lo ... of the target.
+// Positions [lo, hi) of a tile go to rows start + lo ... of the target; with `add`, on top of what stands there.
 template <class S, class T>
-void unpack(const T* block, int64_t width, const Head<S>& target, int64_t start, int64_t lo, int64_t hi, T factor) {
+void unpack(const T* block, int64_t width, const Head<S>& target, int64_t start, int64_t lo, int64_t hi, T factor,
+            bool add = false) {
   S* const first = target.data + start * target.row;
   int64_t c = 0;
+  if (add) {
+    for (; c < width; ++c)
+      for (int64_t i = lo; i < hi; ++i) {
+        S* const to = first + c * target.channel + i * target.row;
+        narrow(T(widen(*to)) + block[c * row_stride<T> + i] * factor, to);
+      }
+    return;
+  }
   if (target.channel == 1 && target.row != 1 && hi - lo == tile)
     c = unpack_squares(block, width, first, target.row, factor);
   for (; c < width; ++c) {

@@ -17,7 +17,9 @@ struct Problem {
   int64_t batch = 0, heads = 0, length = 0;
   int64_t width = 0;        // channels of q and k
   int64_t value_width = 0;  // channels of v and of the result
-  int64_t first_row = 0;    // rows before it are somebody else's work: out, lse and grad_out start at it
+  int64_t dense_rows = 0;   // rows that see their whole past instead of the pattern's cells
+  int64_t first_row = 0;    // rows before it are somebody else's work
+  bool accumulate = false;  // add to gradients that are there already
   const int64_t* starts = nullptr;  // first real position of each batch row; null: 0 for all
   const int64_t* distances = nullptr;  // ascending, the first one is 0, all below length
   int64_t distance_count = 0;
@@ -25,7 +27,8 @@ struct Problem {
   double dropout = 0;
   int threads = 1;
   View q, k, v, out, grad_out, grad_q, grad_k, grad_v;
-  void* lse = nullptr;  // base-2 log-sum-exp of each row, (batch, heads, length - first_row), in the computing type
+  void* lse = nullptr;  // base-2 log-sum-exp of each row, (batch, heads, length), in the computing type
+  int64_t lse_head = 0;  // its rows of one head
 };
 
 // Attention at one position of every path. History and steps lie densely: keys (series, head, channel, cell) and (series,
@@ -46,11 +49,61 @@ struct StepProblem {
   void* out = nullptr;  // (series, path, head, value width), dense
 };
 
-#define LOGSPARSE_DECLARE(isa)          \
-  namespace isa {                       \
-  void forward(const Problem& problem);   \
-  void backward(const Problem& problem);  \
-  void step(const StepProblem& problem);  \
+constexpr int64_t sums_align = 32;  // rows of summed gradients are rounded up to so many numbers
+
+// One result of a causal convolution over the last `taps` steps. Weights (channels, width, taps), dense.
+struct ConvolvePart {
+  int64_t channels = 0, taps = 0;
+  const void *weight = nullptr, *bias = nullptr;
+  void* out = nullptr;           // (batch, channels, length), dense
+  const void* turned = nullptr;  // for gradients: weights as (width, channels, taps), taps in reverse order
+  View grad;                     // of out
+};
+
+// All results of one x, which reads zeros before its start.
+struct ConvolveProblem {
+  Type type = Type::float32;
+  int64_t batch = 0, length = 0, width = 0;
+  int64_t kernel = 0;  // the most taps of any part
+  View x;
+  const int64_t* starts = nullptr;  // first real position of each batch row; null: 0 for all
+  const ConvolvePart* parts = nullptr;
+  int64_t part_count = 0;
+  int threads = 1;
+  void* grad_x = nullptr;  // (batch, length, width), dense
+  // For each thread, gradients of each part's weights as (channels, taps, width) and of its biases, zeros when
+  // the work begins.
+  void* sums = nullptr;
+  int64_t sums_size = 0;
+};
+
+// A block's part after its attention. Weights are dense, as torch has them: merge (width, inner), widen (wide, width),
+// narrow (width, wide).
+struct FeedForwardProblem {
+  Type type = Type::float32;
+  int64_t batch = 0, length = 0, width = 0, inner = 0, wide = 0;
+  bool pre = false;  // norms stand before the sublayers: then there is no last one
+  double epsilon = 0;
+  int threads = 1;
+  View x, gathered, out, grad_out, grad_x, grad_gathered;
+  View keep_merged, keep_fed;  // what dropout multiplies with; no data: nothing is dropped
+  const void *merge = nullptr, *merge_bias = nullptr, *widen = nullptr, *widen_bias = nullptr, *narrow = nullptr,
+             *narrow_bias = nullptr, *first_gain = nullptr, *first_shift = nullptr, *last_gain = nullptr,
+             *last_shift = nullptr;
+  // For each thread, gradients: merge (inner, room), widen (wide, room), narrow (wide, room), then rows of `room`: merge
+  // bias, narrow bias, first gain, first shift, last gain, last shift; then widen bias. Zeros when the work begins.
+  void* sums = nullptr;
+  int64_t sums_size = 0;
+  int64_t width_room() const { return (width + sums_align - 1) / sums_align * sums_align; }
+};
+
+#define LOGSPARSE_DECLARE(isa)                                       \
+  namespace isa {                                                    \
+  void forward(const Problem& problem);                              \
+  void backward(const Problem& problem);                             \
+  void step(const StepProblem& problem);                             \
+  void convolve(const ConvolveProblem& problem, bool with_gradient); \
+  void feed_forward(const FeedForwardProblem& problem, bool with_gradient);         \
   }
 LOGSPARSE_DECLARE(baseline)
 LOGSPARSE_DECLARE(avx2)

@@ -3,6 +3,10 @@
 #include <cstdlib>
 #include <new>
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 #include "pages.h"
 #include "problem.h"
 
@@ -42,7 +46,7 @@ struct Pieces {
   }
 };
 
-// A team of threads, each with `bytes` of its own memory, all of which run `body(memory)`; or none of them does, if memory
+// A team of threads, each with `bytes` of its own memory, all of which run `body(memory, number)`; or none of them does, if memory
 // is missing for one: a thread that failed alone would leave the others waiting for it in the body's loops.
 template <class Body> void team(int threads, size_t bytes, Body body) {
   bool failed = false;
@@ -54,7 +58,12 @@ template <class Body> void team(int threads, size_t bytes, Body body) {
       failed = true;
     }
 #pragma omp barrier
-    if (!failed) body(static_cast<char*>(kept.data));
+#ifdef _OPENMP
+    const int number = omp_get_thread_num();
+#else
+    const int number = 0;
+#endif
+    if (!failed) body(static_cast<char*>(kept.data), number);
     kept.relax();
   }
   if (failed) throw std::bad_alloc();
@@ -73,7 +82,7 @@ template <class Work> void run(const Problem& p) {
   Work(p, shared_count, own_count);
   Scratch common;
   if (together && !common.reserve(shared_count.used)) throw std::bad_alloc();
-  team(p.threads, own_count.used + (together ? 0 : shared_count.used), [&](char* memory) {
+  team(p.threads, own_count.used + (together ? 0 : shared_count.used), [&](char* memory, int) {
     Pieces own{memory};
     Pieces shared{together ? static_cast<char*>(common.data) : memory + own_count.used};
     Work work(p, shared, own);

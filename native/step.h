@@ -181,7 +181,7 @@ template <class T> struct Step {
 template <class T> void run_step(const StepProblem& p) {
   Pieces count;
   Step<T>(p, count);
-  team(p.threads, count.used, [&](char* memory) {
+  team(p.threads, count.used, [&](char* memory, int) {
     Pieces own{memory};
     Step<T> work(p, own);
 #pragma omp for schedule(dynamic)

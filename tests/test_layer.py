@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from logsparse.attention.layer import UNFOLD_FROM, ConvAttention
+from logsparse.attention.layer import ConvAttention
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
 from logsparse.errors import ConfigError, DataError
 
@@ -139,24 +139,10 @@ def test_dropout_acts_in_training_only_and_follows_its_generator(pattern: Patter
     torch.testing.assert_close(layer.eval()(x), written_out(layer, x))
 
 
-@pytest.mark.parametrize("kernel", [1, 4])
-def test_a_step_with_its_past_projects_like_the_whole_input(kernel: int) -> None:
-    layer, x = layer_of(full(), kernel=kernel), inputs()
-    whole = layer.project(x)
-    step = layer.project(x[:, 12:13], x[:, 13 - kernel : 12])
-    for part, of_whole in zip(step, whole, strict=True):
-        torch.testing.assert_close(part, of_whole[:, :, 12:13])
-
-
 @pytest.mark.parametrize(("kernel", "head_width"), [(1, 4), (3, 4), (3, 24)])
 def test_memory_stays_channel_first_from_the_convolution_to_the_output(kernel: int, head_width: int) -> None:
     layer = layer_of(logsparse(), kernel=kernel, head_width=head_width)
     assert all(part.stride(2) == 1 for part in layer.project(inputs()))
-
-
-def test_both_forms_of_the_convolution_are_in_use() -> None:
-    forms = {head_width: 4 * head_width >= UNFOLD_FROM * 8 for head_width in (5, 24, 30)}
-    assert forms == {5: False, 24: True, 30: True}
 
 
 def test_a_layer_says_what_it_is() -> None:
@@ -182,12 +168,10 @@ def test_impossible_sizes_are_refused(sizes: dict[str, int], text: str) -> None:
         ConvAttention(**{"width": 16, "heads": 8, "pattern": full(), **sizes})  # type: ignore[arg-type]
 
 
-def test_a_wrong_input_or_past_is_refused_with_its_shape() -> None:
+def test_a_wrong_input_is_refused_with_its_shape() -> None:
     layer = layer_of(full(), kernel=3)
     with pytest.raises(DataError, match=r"takes \(batch, length, 8\)\. Got \(2, 21, 7\)\. Hint: the last"):
         layer(inputs()[:, :, :7])
-    with pytest.raises(DataError, match=r"of 3 steps must be \(2, 2, 8\)\. Got \(2, 3, 8\)\. Hint: keep the last"):
-        layer.project(inputs(), inputs()[:, :3])
 
 
 def test_a_layer_without_a_pattern_or_with_an_impossible_dropout_is_refused() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from logsparse.attention.attend import attend
-from logsparse.attention.native import _attend, _native, available, native
+from logsparse.attention.native import _native, available, native
 from logsparse.attention.pattern import local, logsparse, restart
 from logsparse.errors import LogsparseError
 from test_attend import PATTERNS, assert_equal_to_oracle, random_inputs, results
@@ -62,7 +62,7 @@ def test_the_operator_passes_torch_s_own_checks(dropout: float) -> None:
         q, k, v = random_inputs((1, 2, 70, 3), seed=seed)
         number = torch.tensor(5) if dropout else None
         for starts in (None, torch.tensor([9])):
-            torch.library.opcheck(_attend, (q, k, v, [0, 1, 2, 4, 60], 1, dropout, number, starts))
+            torch.library.opcheck(torch.ops.logsparse.attend.default, (q, k, v, [0, 1, 2, 4, 60], 1, dropout, number, starts))
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_the_operator_passes_torch_s_own_checks(dropout: float) -> None:
         ({"k": torch.ones(1, 1, 9, 4)}, "q and k must be"),
         ({"v": torch.ones(2, 9, 4)}, "q and k must be"),
         ({"v": torch.ones(1, 2, 9, 4, dtype=torch.float64)}, "must share one device and one type"),
-        ({"first_row": 9}, "first_row must be a row, 0 to 8"),
-        ({"first_row": -1}, "first_row must be a row"),
+        ({"dense_rows": 10}, "dense_rows must be 0 to 9"),
+        ({"dense_rows": -1}, "dense_rows must be 0 to 9"),
         ({"dropout": 1.0}, "dropout at least 0 and below 1"),
         ({"starts": torch.tensor([-2])}, "no start below 0"),
         ({"starts": torch.tensor([0, 1])}, "starts must be an int64 tensor"),
@@ -92,7 +92,7 @@ def test_the_operator_passes_torch_s_own_checks(dropout: float) -> None:
 )
 def test_the_operator_itself_refuses_what_would_read_foreign_memory(changes: dict[str, Any], message: str) -> None:
     x = torch.ones(1, 2, 9, 4)
-    given = {"q": x, "k": x, "v": x, "distances": [0, 1], "first_row": 0, "dropout": 0.0, "seed": None, "starts": None}
+    given = {"q": x, "k": x, "v": x, "distances": [0, 1], "dense_rows": 0, "dropout": 0.0, "seed": None, "starts": None}
     with pytest.raises(LogsparseError, match=message):
         torch.ops.logsparse.attend(*{**given, **changes}.values())
 
@@ -100,9 +100,10 @@ def test_the_operator_itself_refuses_what_would_read_foreign_memory(changes: dic
 def test_the_backward_operator_refuses_gradients_of_another_shape() -> None:
     x = torch.ones(1, 2, 9, 4)
     out, lse = torch.ops.logsparse.attend(x, x, x, [0, 1], 0, 0.0, None, None)
-    for grad, kept in ((out[:, :, :5], lse), (out.double(), lse), (out, lse[:, :, :5]), (out, lse.mT.mT[:, :1])):
+    wrong = [(out[:, :, :5], out, lse), (out.double(), out, lse), (out, out[:, :, :5], lse), (out, out, lse[:, :, :5])]
+    for grad, kept, sums in (*wrong, (out, out, lse.mT.mT[:, :1])):
         with pytest.raises(LogsparseError, match="as the forward pass gave it"):
-            torch.ops.logsparse.attend_backward(grad, [x, x, x, kept], [0, 1], 0, 0.0, None, None)
+            torch.ops.logsparse.attend_backward(grad, [x, x, x, kept, sums], [0, 1], 0, 0.0, None, None)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])

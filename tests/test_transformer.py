@@ -12,7 +12,8 @@ import small
 from logsparse.attention.pattern import full, logsparse, restart
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
-from logsparse.model.transformer import Transformer, drop
+from logsparse.model.feedforward import drop
+from logsparse.model.transformer import Transformer
 from logsparse.train.batches import TrainingSet
 
 

@@ -11,7 +11,7 @@
 | dense | an L x L mask: the oracle of the tests | never |
 
 All of them give the same numbers for finite inputs, with dropout too: its mask depends on the seed and the cell only.
-NaNs are not isolated between rows: where SDPA serves, they spread as 0 * NaN does. Padding is never seen, NaN or
+NaNs are not isolated between rows that see their whole past: they spread as 0 * NaN does. Padding is never seen, NaN or
 not: no weight goes to it, and its own rows are 0. The result has the type of q, autocast or not. The kernel keeps
 its log-sum-exp in the type of q: float32 gradients lose digits where scores pass 1e4.
 `torch.compile(fullgraph=True)` takes dropout from the global generator only.
@@ -28,7 +28,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from logsparse.attention.dense import dense
 from logsparse.attention.dropout import draw_seed
-from logsparse.attention.inputs import check_attention, check_pattern, check_starts
+from logsparse.attention.inputs import check_attention, check_pattern, check_starts, without_padding
 from logsparse.attention.native import available, native
 from logsparse.attention.pattern import Pattern
 from logsparse.attention.shifted import pattern_weights, shifted
@@ -84,7 +84,7 @@ def _attend(
     seed: Tensor | None,
     starts: Tensor | None,
 ) -> Tensor:
-    q, k, v = qkv if starts is None or chosen == "native" else (_without_padding(x, starts) for x in qkv)
+    q, k, v = qkv if starts is None or chosen == "native" else (without_padding(x, starts) for x in qkv)
     length = q.shape[2]
     distances = pattern.distances(length)
     if chosen == "sdpa":
@@ -92,17 +92,8 @@ def _attend(
     if chosen == "dense":
         return dense(q, k, v, torch.from_numpy(pattern.mask(length)).to(q.device), dropout, seed, starts)
     over_cells = native if chosen == "native" else shifted
-    corner = 0 if len(distances) == length else min(pattern.dense_rows, length)
-    if corner == 0:
-        return over_cells(q, k, v, distances, 0, dropout, seed, starts)
-    first_q, first_k, first_v = (x[:, :, :corner] for x in (q, k, v))
-    if seed is None and starts is None and not (chosen == "native" and _channel_first(q)):
-        head = scaled_dot_product_attention(first_q, first_k, first_v, is_causal=True)
-    else:
-        head = over_cells(first_q, first_k, first_v, tuple(range(corner)), 0, dropout, seed, starts)
-    if corner == length:
-        return head
-    return torch.cat([head, over_cells(q, k, v, distances, corner, dropout, seed, starts)], dim=2)
+    dense_rows = length if len(distances) == length else min(pattern.dense_rows, length)
+    return over_cells(q, k, v, distances, dense_rows, dropout, seed, starts)
 
 
 def attention_weights(
@@ -114,14 +105,8 @@ def attention_weights(
     check_starts(starts, q)
     distances = pattern.distances(q.shape[2])
     if starts is not None:
-        q, k = _without_padding(q, starts), _without_padding(k, starts)
+        q, k = without_padding(q, starts), without_padding(k, starts)
     return pattern_weights(q, k, distances, starts), distances
-
-
-def _without_padding(x_BHLD: Tensor, starts_B: Tensor) -> Tensor:
-    """Zeros where padding stands: a weight of 0 does not hide a NaN."""
-    where_L = torch.arange(x_BHLD.shape[2], device=x_BHLD.device)
-    return x_BHLD.masked_fill((where_L < starts_B[:, None])[:, None, :, None], 0)
 
 
 def _choose(q: Tensor, plain: bool, forward_mode: bool) -> str:

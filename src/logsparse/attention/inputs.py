@@ -76,5 +76,14 @@ def check_starts(starts_B: Any, like: Tensor) -> None:
         )
 
 
+def without_padding(x_BLC: Tensor, starts_B: Tensor | None) -> Tensor:
+    """Zeros before each batch row's start, since a weight of 0 does not hide a NaN; heads may stand between B and L."""
+    if starts_B is None:
+        return x_BLC
+    where_L = torch.arange(x_BLC.shape[-2], device=x_BLC.device)
+    hidden_BL = where_L < starts_B[:, None]
+    return x_BLC.masked_fill(hidden_BL.reshape(len(x_BLC), *(1,) * (x_BLC.ndim - 3), -1, 1), 0)
+
+
 def _kind(x: Any) -> str:
     return f"{tuple(x.shape)} {x.dtype} on {x.device}" if isinstance(x, Tensor) else type(x).__name__

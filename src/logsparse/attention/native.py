@@ -2,18 +2,17 @@
 
 The operator takes tensors of any strides and never copies one; it is registered with `torch.library`, with
 fake tensors and a gradient, so that `torch.compile` sees one opaque node. Nothing of size L x M is kept
-between the passes: only q, k, v and one log-sum-exp a row.
+between the passes: only q, k, v, the result and one log-sum-exp a row. Dense first rows are the kernel's business too.
 """
 
-# B batch, H heads, L length, R rows asked for (L - first_row), D channels of q and k, E channels of v,
-# N series, P paths
+# B batch, H heads, L length, D channels of q and k, E channels of v, N series, P paths
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch  # before _native: torch's OpenMP runtime must be the one both use
@@ -26,9 +25,28 @@ _native: Any = None
 with contextlib.suppress(ImportError):  # installed without a compiler
     _native = importlib.import_module("logsparse._native")
 
-_TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
+TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
 _log = logging.getLogger(__name__)
 _told: list[str] = []
+
+# Not torch.library.custom_op: its first call imports the whole compiler, 2.5 seconds of a core (docs/LOG.md).
+_library = torch.library.Library("logsparse", "FRAGMENT")
+
+
+def define(
+    schema: str,
+    on_cpu: Callable[..., Any],
+    fake: Callable[..., Any],
+    gradient: tuple[Callable[..., Any], Callable[..., Any]] | None = None,
+) -> None:
+    """Register `torch.ops.logsparse.<name>`; `gradient`: the backward function, and what remembers its inputs."""
+    name = schema.partition("(")[0]
+    _library.define(schema)
+    _library.impl(name, on_cpu, "CPU")
+    torch.library.register_fake(f"logsparse::{name}", fake, lib=_library)
+    if gradient is not None:
+        backward, remember = gradient
+        torch.library.register_autograd(f"logsparse::{name}", backward, setup_context=remember, lib=_library)
 
 
 def available() -> bool:
@@ -39,111 +57,112 @@ def available() -> bool:
     return _native is not None
 
 
+def kernel() -> Any:
+    """The extension; only where it is available."""
+    return _native
+
+
+def serves(*tensors: Tensor) -> bool:
+    """Whether the kernel's convolution takes these: float32 or float64, on a CPU, where it was built."""
+    kinds = {(x.dtype, x.device.type) for x in tensors}
+    return kinds <= {(torch.float32, "cpu")} or kinds <= {(torch.float64, "cpu")} and available()
+
+
 def native(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     distances: Sequence[int],
-    first_row: int,
+    dense_rows: int,
     dropout: float,
     seed: Tensor | None,
     starts_B: Tensor | None,
 ) -> Tensor:
-    """q, k (B, H, L, D), v (B, H, L, E) -> rows from `first_row` on, (B, H, R, E)."""
-    out_BHRE: Tensor = _attend(q, k, v, list(distances), first_row, dropout, seed, starts_B)[0]
-    return out_BHRE
+    """q, k (B, H, L, D), v (B, H, L, E) -> (B, H, L, E)."""
+    out_BHLE: Tensor = torch.ops.logsparse.attend(q, k, v, distances, dense_rows, dropout, seed, starts_B)[0]
+    return out_BHLE
 
 
-@torch.library.custom_op("logsparse::attend", mutates_args=(), device_types="cpu")
 def _attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     distances: Sequence[int],
-    first_row: int,
+    dense_rows: int,
     dropout: float,
     seed: Tensor | None,
     starts_B: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    _check(q, k, v, distances, first_row, dropout, starts_B)
+    _check(q, k, v, distances, dense_rows, dropout, starts_B)
     _check_seed(seed)
-    out_BHRE, lse_BHR = _results(q, v, first_row)
-    tensors = [_plain(x) for x in (q, k, v, out_BHRE)]
-    where = lse_BHR.data_ptr(), _address(starts_B)
-    _native.forward(tensors, _sizes(q, v, first_row), distances, *where, _number(seed), dropout)
-    return out_BHRE, lse_BHR
+    out_BHLE, lse_BHL = _results(q, v)
+    tensors = [_plain(x) for x in (q, k, v, out_BHLE)]
+    where = lse_BHL.data_ptr(), _address(starts_B)
+    _native.forward(tensors, _sizes(q, v, dense_rows), distances, *where, _number(seed), dropout)
+    return out_BHLE, lse_BHL
 
 
-@_attend.register_fake
-def _attend_fake(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    distances: Sequence[int],
-    first_row: int,
-    dropout: float,
-    seed: Tensor | None,
-    starts_B: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    del k, distances, dropout, seed, starts_B
-    return _results(q, v, first_row)
+def _attend_fake(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    del k
+    return _results(q, v)
 
 
-@torch.library.custom_op("logsparse::attend_backward", mutates_args=(), device_types="cpu")
 def _attend_backward(
-    grad_BHRE: Tensor,
+    grad_BHLE: Tensor,
     saved: Sequence[Tensor],
     distances: Sequence[int],
-    first_row: int,
+    dense_rows: int,
     dropout: float,
     seed: Tensor | None,
     starts_B: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    q, k, v, lse_BHR = saved
-    _check(q, k, v, distances, first_row, dropout, starts_B)
+    q, k, v, out_BHLE, lse_BHL = saved
+    _check(q, k, v, distances, dense_rows, dropout, starts_B)
     _check_seed(seed)
-    out_BHRE, like_BHR = _results(q, v, first_row)
-    for name, given, wanted in (("grad", grad_BHRE, out_BHRE), ("lse", lse_BHR, like_BHR)):
-        if given.shape != wanted.shape or given.dtype != wanted.dtype or not (name == "grad" or given.is_contiguous()):
+    like_BHLE, like_BHL = _results(q, v)
+    for name, given, wanted in (("grad", grad_BHLE, like_BHLE), ("out", out_BHLE, like_BHLE), ("lse", lse_BHL, like_BHL)):
+        if given.shape != wanted.shape or given.dtype != wanted.dtype or not (name != "lse" or given.is_contiguous()):
             raise DataError(
                 f"{name} must be {tuple(wanted.shape)} {wanted.dtype}, as the forward pass gave it.",
                 got=f"{tuple(given.shape)} {given.dtype}",
                 hint="let autograd call this operator.",
             )
     grads = (_like(q), _like(k), _like(v))
-    tensors = [_plain(x) for x in (q, k, v, grad_BHRE, *grads)]
-    where = lse_BHR.data_ptr(), _address(starts_B)
-    _native.backward(tensors, _sizes(q, v, first_row), distances, *where, _number(seed), dropout)
+    tensors = [_plain(x) for x in (q, k, v, out_BHLE, grad_BHLE, *grads)]
+    where = lse_BHL.data_ptr(), _address(starts_B)
+    _native.backward(tensors, _sizes(q, v, dense_rows), distances, *where, _number(seed), dropout)
     return grads
 
 
-@_attend_backward.register_fake
-def _attend_backward_fake(
-    grad_BHRE: Tensor,
-    saved: Sequence[Tensor],
-    distances: Sequence[int],
-    first_row: int,
-    dropout: float,
-    seed: Tensor | None,
-    starts_B: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    del grad_BHRE, distances, first_row, dropout, seed, starts_B
-    q, k, v, _ = saved
+def _attend_backward_fake(grad_BHLE: Tensor, saved: Sequence[Tensor], *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    del grad_BHLE
+    q, k, v, *_ = saved
     return _like(q), _like(k), _like(v)
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    q, k, v, ctx.distances, ctx.first_row, ctx.dropout, seed, starts_B = inputs
-    ctx.save_for_backward(q, k, v, output[1], seed, starts_B)
+    q, k, v, ctx.distances, ctx.dense_rows, ctx.dropout, seed, starts_B = inputs
+    ctx.save_for_backward(q, k, v, *output, seed, starts_B)
 
 
-def _gradients(ctx: Any, grad_BHRE: Tensor, _grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
+def _gradients(ctx: Any, grad_BHLE: Tensor, _grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
     *saved, seed, starts_B = ctx.saved_tensors
-    grads = _attend_backward(grad_BHRE, saved, ctx.distances, ctx.first_row, ctx.dropout, seed, starts_B)
-    return (*grads, None, None, None, None, None)
+    settings = ctx.distances, ctx.dense_rows, ctx.dropout, seed, starts_B
+    return (*torch.ops.logsparse.attend_backward(grad_BHLE, saved, *settings), None, None, None, None, None)
 
 
-_attend.register_autograd(_gradients, setup_context=_remember)
+_SETTINGS = "int[] distances, int dense_rows, float dropout, Tensor? seed, Tensor? starts"
+define(
+    f"attend(Tensor q, Tensor k, Tensor v, {_SETTINGS}) -> (Tensor, Tensor)",
+    _attend,
+    _attend_fake,
+    (_gradients, _remember),
+)
+define(
+    f"attend_backward(Tensor grad, Tensor[] saved, {_SETTINGS}) -> (Tensor, Tensor, Tensor)",
+    _attend_backward,
+    _attend_backward_fake,
+)
 
 
 def _check(
@@ -151,7 +170,7 @@ def _check(
     k: Tensor,
     v: Tensor,
     distances: Sequence[int],
-    first_row: int,
+    dense_rows: int,
     dropout: float,
     starts_B: Tensor | None,
 ) -> None:
@@ -165,10 +184,10 @@ def _check(
             got=f"{list(distances)[:8]}",
             hint="Pattern.distances(length) gives them.",
         )
-    if not 0 <= first_row < length or not 0 <= dropout < 1:
+    if not 0 <= dense_rows <= length or not 0 <= dropout < 1:
         raise DataError(
-            f"first_row must be a row, 0 to {length - 1}, and dropout at least 0 and below 1.",
-            got=f"first_row={first_row}, dropout={dropout}",
+            f"dense_rows must be 0 to {length}, and dropout at least 0 and below 1.",
+            got=f"dense_rows={dense_rows}, dropout={dropout}",
             hint="call logsparse.attention.attend.attend, which gives both.",
         )
     if starts_B is not None and (not starts_B.is_contiguous() or int(starts_B.min()) < 0):
@@ -202,7 +221,7 @@ def native_step(
     _, _, length, value_width = history_v.shape
     out_NPHE = q.new_empty(series, paths, heads, value_width)
     sizes = (
-        _TYPES[q.dtype],
+        TYPES[q.dtype],
         series,
         paths,
         heads,
@@ -217,10 +236,9 @@ def native_step(
     return out_NPHE
 
 
-def _results(q: Tensor, v: Tensor, first_row: int) -> tuple[Tensor, Tensor]:
-    rows = q.shape[2] - first_row
-    lse_BHR = q.new_empty((*q.shape[:2], rows), dtype=torch.promote_types(q.dtype, torch.float32))
-    return _empty(q, (rows, v.shape[3])), lse_BHR
+def _results(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    lse_BHL = q.new_empty(q.shape[:3], dtype=torch.promote_types(q.dtype, torch.float32))
+    return _empty(q, (q.shape[2], v.shape[3])), lse_BHL
 
 
 def _like(x: Tensor) -> Tensor:
@@ -246,5 +264,5 @@ def _number(seed: Tensor | None) -> int:
     return 0 if seed is None else int(seed)
 
 
-def _sizes(q: Tensor, v: Tensor, first_row: int) -> tuple[int, ...]:
-    return _TYPES[q.dtype], *q.shape, v.shape[3], first_row, torch.get_num_threads()
+def _sizes(q: Tensor, v: Tensor, dense_rows: int) -> tuple[int, ...]:
+    return TYPES[q.dtype], *q.shape, v.shape[3], dense_rows, torch.get_num_threads()

@@ -23,16 +23,35 @@ def shifted(
     k: Tensor,
     v: Tensor,
     distances: Sequence[int],
+    dense_rows: int,
+    dropout: float,
+    seed: Tensor | None,
+    starts_B: Tensor | None,
+) -> Tensor:
+    """q, k (B, H, L, D), v (B, H, L, E), zero where padding stands -> (B, H, L, E)."""
+    how = dropout, seed, starts_B
+    first = [x[:, :, :dense_rows] for x in (q, k, v)]
+    parts = [_rows(*first, range(dense_rows), 0, *how)] if dense_rows else []
+    if dense_rows < q.shape[2]:
+        parts.append(_rows(q, k, v, distances, dense_rows, *how))
+    return torch.cat(parts, dim=2)
+
+
+def _rows(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    distances: Sequence[int],
     first_row: int,
     dropout: float,
     seed: Tensor | None,
     starts_B: Tensor | None,
 ) -> Tensor:
-    """q, k (B, H, L, D), v (B, H, L, E), zero where padding stands -> rows from `first_row` on, (B, H, R, E)."""
+    """Rows from `first_row` on, (B, H, R, E)."""
     weights_MBHR = _weights(q, k, distances, first_row, starts_B)
     if seed is not None:
         rows_R = torch.arange(first_row, q.shape[-2], device=q.device)
-        steps_M1 = torch.tensor(distances, device=q.device)[:, None]
+        steps_M1 = torch.tensor(list(distances), device=q.device)[:, None]
         kept_BHMR = factors(seed, (q.shape[0], q.shape[1]), rows_R, steps_M1, dropout)
         weights_MBHR = weights_MBHR * kept_BHMR.movedim(2, 0).to(weights_MBHR)
     padded_v = _pad(v, distances).to(weights_MBHR.dtype)
@@ -54,7 +73,7 @@ def _weights(q: Tensor, k: Tensor, distances: Sequence[int], first_row: int, sta
     length = q.shape[-2]
     scores = [(q_BHRD * _shift(padded_k, s, distances, first_row, length)).sum(-1) for s in distances]
     rows_R = torch.arange(first_row, length, device=q.device)
-    cell_MR = rows_R - torch.tensor(distances, device=q.device)[:, None]
+    cell_MR = rows_R - torch.tensor(list(distances), device=q.device)[:, None]
     if starts_B is None:
         return torch.stack(scores).masked_fill((cell_MR < 0)[:, None, None], -math.inf).softmax(0)
     # A row of the padding sees itself, so that its softmax is a number, until its weights become 0.

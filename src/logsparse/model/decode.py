@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from logsparse.attention.layer import without_padding
+from logsparse.attention.inputs import without_padding
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
 from logsparse.model.likelihood import Distribution

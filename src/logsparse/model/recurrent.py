@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
 from logsparse.model.decode import Stepwise
-from logsparse.model.transformer import drop
+from logsparse.model.feedforward import drop
 
 # B windows, N sample paths, L positions, T positions read, W hidden size, I inputs, P parameters of the likelihood
 

@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
-from logsparse.attention.layer import without_padding
+from logsparse.attention.inputs import without_padding
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
 from logsparse.model.kalman import LinearGaussian, draw_paths, run_filter

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.functional import leaky_relu
 
 from logsparse.attention.attend import attend
-from logsparse.attention.layer import ConvAttention, without_padding
+from logsparse.attention.inputs import without_padding
+from logsparse.attention.layer import ConvAttention, side_by_side
 from logsparse.attention.step import StepCache, attend_last, attend_step
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
 from logsparse.model.decode import Stepwise
+from logsparse.model.feedforward import Kept, Weights, feed_forward, kept_share
 
 # B windows, N sample paths, L positions, T positions of the history, S steps after it, W width of the stream, I inputs,
 # P parameters of the likelihood, K kernel
@@ -126,8 +127,13 @@ class Block(nn.Module):
 
     def forward(self, x_BLW: Tensor, starts_B: Tensor | None = None, generator: Generator | None = None) -> Tensor:
         """(B, L, W) -> (B, L, W)"""
-        attended_BLW = self.attention(self._before(x_BLW), generator=generator, starts=starts_B)
-        return self._rest(x_BLW, attended_BLW, generator)
+        gathered_BLC = self.attention.gather(self._before(x_BLW), generator=generator, starts=starts_B)
+        if generator is None or self.dropout == 0:
+            return self._after(x_BLW, gathered_BLC)
+        # Channel-first, as the heads' results are.
+        merged_BLW = torch.empty_like(x_BLW.mT, memory_format=torch.contiguous_format).mT
+        kept_merged, kept_fed = (kept_share(x, self.dropout, generator) for x in (merged_BLW, x_BLW))
+        return self._after(x_BLW, gathered_BLC, (kept_merged, kept_fed))
 
     def project(self, x_BLW: Tensor, starts_B: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """(B, L, W) -> queries, keys, values, (B, H, L, D) each."""
@@ -146,11 +152,8 @@ class Block(nn.Module):
         seen_BNSW[:, :, tail - kept : tail] = read_BTW[:, None, length - kept :]
         memory = BlockMemory(StepCache.start(k, v, paths=paths, steps=steps, starts=starts_B), seen_BNSW)
         pattern = self.attention.pattern
-        if last_only:
-            attended = self.attention.merge(attend_last(q, k, v, pattern, starts_B))
-        else:
-            attended = self.attention.merge(attend(q, k, v, pattern, starts=starts_B))
-        return self._rest(x_BTW[:, -attended.shape[1] :], attended), memory
+        attended = attend_last(q, k, v, pattern, starts_B) if last_only else attend(q, k, v, pattern, starts=starts_B)
+        return self._after(x_BTW[:, -attended.shape[2] :], side_by_side(attended)), memory
 
     def advance(self, x_BNW: Tensor, memory: BlockMemory) -> Tensor:
         """(B, N, W) -> (B, N, W): one more position of every path."""
@@ -159,27 +162,20 @@ class Block(nn.Module):
         q, k, v = attention.project_step(memory.seen_BNSW[:, :, step : step + attention.kernel])
         cache.append(k, v)
         attended = attend_step(q, cache, attention.pattern, cache.length - 1)
-        return self._rest(x_BNW, attention.out(attended.flatten(2)))
+        return self._after(x_BNW, attended.flatten(2))
 
     def _before(self, x: Tensor) -> Tensor:
         """What the attention reads."""
         normed: Tensor = self.attention_norm(x) if self.pre else x
         return normed
 
-    def _rest(self, x: Tensor, attended: Tensor, generator: Generator | None = None) -> Tensor:
+    def _after(self, x_BLW: Tensor, gathered_BLC: Tensor, kept: Kept = (None, None)) -> Tensor:
         """Everything after the attention."""
-        x = x + drop(attended, self.dropout, generator)
-        x = x if self.pre else self.attention_norm(x)
-        # With slope 0 it is relu, but its backward pass takes a third of the time on a CPU (docs/LOG.md).
-        wide = leaky_relu(self.widen(self.feedforward_norm(x) if self.pre else x), 0.0, inplace=True)
-        fed = self.narrow(wide)
-        x = x + drop(fed, self.dropout, generator)
-        return x if self.pre else self.feedforward_norm(x)
-
-
-def drop(x: Tensor, share: float, generator: Generator | None) -> Tensor:
-    """Dropout whose draws come from a generator; none without one."""
-    if generator is None or share == 0:
-        return x
-    keep = torch.empty_like(x).bernoulli_(1 - share, generator=generator)
-    return x * keep.mul_(1 / (1 - share))
+        out, first, last = self.attention.out, self.attention_norm, self.feedforward_norm
+        first, last = (last, None) if self.pre else (first, last)
+        weights = Weights(
+            *(out.weight, out.bias, self.widen.weight, self.widen.bias, self.narrow.weight, self.narrow.bias),
+            *(first.weight, first.bias),
+            *((None, None) if last is None else (last.weight, last.bias)),
+        )
+        return feed_forward(x_BLW, gathered_BLC, weights, kept)

@@ -1,0 +1,48 @@
+// One head after the other: what the passes share, whichever cells they look at.
+#pragma once
+#include "dropout.h"
+#include "packed.h"
+
+namespace logsparse {
+namespace LOGSPARSE_ISA {
+
+constexpr double log2_e = 1.4426950408889634074, ln_2 = 0.693147180559945309417;
+
+// The sequence of one head: positions from its batch row's start on, counted from there. A pattern knows distances only,
+// so that padding on the left leaves a shorter problem of the same kind; what stands in the padding is never read.
+struct Span {
+  int64_t begin = 0;      // where it starts in memory
+  int64_t length = -1;
+  int64_t first_row = 0;  // the first row that is asked for
+  int64_t blocks = 0;
+  Span() = default;
+  Span(const Problem& p, int64_t head) {
+    const int64_t start = p.starts == nullptr ? 0 : p.starts[head / p.heads];
+    begin = start < p.length ? start : p.length, length = p.length - begin;
+    first_row = p.first_row > begin ? p.first_row - begin : 0;
+    blocks = (length + tile - 1) / tile;
+  }
+  bool operator==(const Span& other) const { return begin == other.begin && length == other.length; }
+};
+
+template <class T> struct HeadPass {
+  const Problem& p;
+  Dropout<T> dropout;
+  Span span;
+
+  explicit HeadPass(const Problem& problem) : p(problem), dropout(problem.dropout) {}
+
+  // Whether the span differs from that of the head before.
+  bool enter(int64_t head) {
+    const Span last = span;
+    span = Span(p, head);
+    dropout.enter(p.seed, head / p.heads, head % p.heads, span.begin);
+    return !(span == last);
+  }
+
+  // Log-sum-exp of the rows of the span.
+  T* lse_of(int64_t head) const { return static_cast<T*>(p.lse) + head * p.lse_head + span.begin; }
+};
+
+}  // namespace LOGSPARSE_ISA
+}  // namespace logsparse

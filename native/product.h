@@ -1,0 +1,65 @@
+// The product that convolution, dense attention and position-wise layers consist of: single numbers times vectors of
+// positions, summed over terms. Six rows of two vectors fill the registers, so that eight loads serve twelve products.
+#pragma once
+#include "simd.h"
+#include "tiles.h"
+
+namespace logsparse {
+namespace LOGSPARSE_ISA {
+
+// The factor of term n in row r stands at data[n * step + r * row].
+template <class T> struct Factors {
+  const T* data;
+  int64_t step, row;
+};
+
+// Term n = (a, b), with b running fastest, is the pair of vectors at data[a * outer + b].
+template <class T> struct Terms {
+  const T* data;
+  int64_t count, outer, taps;
+};
+
+// out[r][i] += sum over terms n of factor[n][r] * term[n][i], for R rows and a pair of vectors i.
+template <class T, int R>
+void add_product(T* out, int64_t out_row, Factors<T> factors, Terms<T> terms) {
+  constexpr int w = lanes<T>;
+  Vec<T> low[R], high[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) low[r] = load(out + r * out_row), high[r] = load(out + r * out_row + w);
+  const T* factor[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) factor[r] = factors.data + r * factors.row;
+  int64_t at = 0;
+  for (int64_t a = 0; a < terms.count; ++a) {
+    const T* term = terms.data + a * terms.outer;
+    for (int64_t b = 0; b < terms.taps; ++b, at += factors.step) {
+      const Vec<T> x0 = load(term + b), x1 = load(term + b + w);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        const Vec<T> f = all<T>(factor[r][at]);
+        low[r] += f * x0, high[r] += f * x1;
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) store(out + r * out_row, low[r]), store(out + r * out_row + w, high[r]);
+}
+
+// The same for any number of rows, and for columns up to `columns`, rounded up to whole pairs of vectors: whoever calls has
+// room for them, in `out` and behind the terms.
+template <class T>
+void multiply(T* out, int64_t out_row, int64_t rows, int64_t columns, Factors<T> factors, Terms<T> terms) {
+  for (int64_t r = 0, size; r < rows; r += size) {
+    size = group_size(rows - r);
+    const Factors<T> of_rows{factors.data + r * factors.row, factors.step, factors.row};
+    for (int64_t i = 0; i < columns; i += pair<T>) {
+      const Terms<T> of_columns{terms.data + i, terms.count, terms.outer, terms.taps};
+#define LOGSPARSE_CALL(G) add_product<T, G>(out + r * out_row + i, out_row, of_rows, of_columns)
+      LOGSPARSE_EACH_GROUP(size, LOGSPARSE_CALL)
+#undef LOGSPARSE_CALL
+    }
+  }
+}
+
+}  // namespace LOGSPARSE_ISA
+}  // namespace logsparse

@@ -1,0 +1,137 @@
+"""x, weights -> queries, keys and values: causal convolutions by the C++ kernel, and in plain torch beside it.
+
+Queries and keys come from one convolution of `kernel` steps, values from each step alone. The kernel reads x once for
+all three and copies no window; results are channel-first, (B, C, L), as its attention reads them fastest.
+"""
+
+# B batch, L length, W width, K kernel, C channels of queries, keys or values each
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from logsparse.attention import native
+from logsparse.attention.inputs import without_padding
+
+Projected = tuple[Tensor, Tensor, Tensor]
+
+_ALIGN = 32  # sums_align of native/problem.h
+
+
+def project(
+    x_BLW: Tensor, weight_2CWK: Tensor, bias_2C: Tensor, weight_CW: Tensor, bias_C: Tensor, starts_B: Tensor | None
+) -> Projected:
+    """(B, L, W) -> queries, keys, values, (B, C, L) each; what stands before each start counts as zeros."""
+    parts = (x_BLW, weight_2CWK, bias_2C, weight_CW, bias_C)
+    if native.serves(*parts):
+        projected: Projected = torch.ops.logsparse.project(*parts, starts_B)
+        return projected
+    return project_plainly(*parts, starts_B)
+
+
+def project_plainly(
+    x_BLW: Tensor, weight_2CWK: Tensor, bias_2C: Tensor, weight_CW: Tensor, bias_C: Tensor, starts_B: Tensor | None
+) -> Projected:
+    """The same in plain torch: the oracle, on any device and in any type."""
+    x_BWL = without_padding(x_BLW, starts_B).mT
+    padded_BWT = F.pad(x_BWL, (weight_2CWK.shape[2] - 1, 0))
+    q_BCL, k_BCL = F.conv1d(padded_BWT, weight_2CWK, bias_2C).chunk(2, dim=1)
+    return q_BCL, k_BCL, F.conv1d(x_BWL, weight_CW[..., None], bias_C)
+
+
+def _project(
+    x_BLW: Tensor, weight_2CWK: Tensor, bias_2C: Tensor, weight_CW: Tensor, bias_C: Tensor, starts_B: Tensor | None
+) -> Projected:
+    out = _results(x_BLW, weight_CW)
+    (w_q, w_k), (b_q, b_k) = weight_2CWK.contiguous().chunk(2), bias_2C.contiguous().chunk(2)
+    weights, biases = (w_q, w_k, weight_CW.contiguous()), (b_q, b_k, bias_C.contiguous())
+    taps = (weight_2CWK.shape[2], weight_2CWK.shape[2], 1)
+    parts = [
+        (len(bias), tap, weight.data_ptr(), bias.data_ptr(), o.data_ptr())
+        for weight, bias, tap, o in zip(weights, biases, taps, out, strict=True)
+    ]
+    native.kernel().convolve(*_whole(x_BLW, starts_B), parts)
+    return out
+
+
+def _project_fake(x_BLW: Tensor, weight_2CWK: Tensor, bias_2C: Tensor, weight_CW: Tensor, *_: Any) -> Projected:
+    del weight_2CWK, bias_2C
+    return _results(x_BLW, weight_CW)
+
+
+def _project_backward(
+    grads: list[Tensor], x_BLW: Tensor, weight_2CWK: Tensor, weight_CW: Tensor, starts_B: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    (batch, length, width), (channels, kernel) = x_BLW.shape, (len(weight_CW), weight_2CWK.shape[2])
+    # Turned: from results back to inputs, taps in reverse order.
+    turned = [part.transpose(0, 1).flip(2).contiguous() for part in weight_2CWK.chunk(2)]
+    turned.append(weight_CW.T.contiguous())
+    taps = (kernel, kernel, 1)
+    rooms = [_round_up(tap * width) for tap in taps]
+    sizes = [channels * room + _round_up(channels) for room in rooms]
+    threads = torch.get_num_threads()
+    sums = x_BLW.new_zeros(threads, sum(sizes))
+    grad_x = x_BLW.new_empty(batch, length, width)
+    parts = [
+        (channels, tap, weight.data_ptr(), grad.data_ptr(), *grad.stride())
+        for grad, tap, weight in zip(grads, taps, turned, strict=True)
+    ]
+    native.kernel().convolve_backward(
+        *_whole(x_BLW, starts_B), parts, grad_x.data_ptr(), sums.data_ptr(), sums.shape[1]
+    )
+    found = sums.sum(0) if threads > 1 else sums[0]
+    weights, biases = [], []
+    for part, tap, room in zip(found.split(sizes), taps, rooms, strict=True):
+        weight = part[: channels * room].view(channels, room)[:, : tap * width]
+        weights.append(weight.unflatten(1, (tap, width)).mT)
+        biases.append(part[channels * room :][:channels])
+    q_w, k_w, v_w = weights
+    return grad_x, torch.cat([q_w, k_w]), torch.cat(biases[:2]), v_w.squeeze(2), biases[2].clone()
+
+
+def _project_backward_fake(
+    grads: list[Tensor], x_BLW: Tensor, weight_2CWK: Tensor, weight_CW: Tensor, starts_B: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    del grads, starts_B
+    whole = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in (x_BLW, weight_2CWK, weight_CW)]
+    biases = [x.new_empty(len(x)) for x in (weight_2CWK, weight_CW)]
+    return whole[0], whole[1], biases[0], whole[2], biases[1]
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Projected) -> None:
+    del output
+    x_BLW, weight_2CWK, _, weight_CW, _, starts_B = inputs
+    ctx.save_for_backward(x_BLW, weight_2CWK, weight_CW, starts_B)
+
+
+def _gradients(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    return (*torch.ops.logsparse.project_backward(list(grads), *ctx.saved_tensors), None)
+
+
+_INPUTS = "Tensor x, Tensor weight_qk, Tensor bias_qk, Tensor weight_v, Tensor bias_v, Tensor? starts"
+native.define(f"project({_INPUTS}) -> (Tensor, Tensor, Tensor)", _project, _project_fake, (_gradients, _remember))
+native.define(
+    "project_backward(Tensor[] grads, Tensor x, Tensor weight_qk, Tensor weight_v, Tensor? starts)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    _project_backward,
+    _project_backward_fake,
+)
+
+
+def _results(x_BLW: Tensor, weight_CW: Tensor) -> Projected:
+    batch, length, _ = x_BLW.shape
+    return tuple(x_BLW.new_empty(batch, len(weight_CW), length) for _ in range(3))  # type: ignore[return-value]
+
+
+def _whole(x_BLW: Tensor, starts_B: Tensor | None) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """What both passes take: x, the sizes, the starts."""
+    sizes = (native.TYPES[x_BLW.dtype], *x_BLW.shape, torch.get_num_threads())
+    return (x_BLW.data_ptr(), *x_BLW.stride()), sizes, 0 if starts_B is None else starts_B.data_ptr()
+
+
+def _round_up(count: int) -> int:
+    return -(-count // _ALIGN) * _ALIGN

@@ -1,0 +1,159 @@
+"""The stream and what the heads gathered -> the stream after a block: merge, residual, norm, feed-forward, residual, norm.
+
+Each position goes its way alone. The C++ kernel takes a tile of positions through all of it while it is in the cache, and
+computes it anew in the backward pass; `feed_forward_plainly` is the same in plain torch, on any device and in any type.
+"""
+
+# B batch, L length, W width of the stream, C channels of all heads, F channels of the feed-forward
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Generator, Tensor
+from torch.nn.functional import layer_norm, leaky_relu, linear
+
+from logsparse.attention import native
+
+EPSILON = 1e-5
+_ALIGN = 32  # sums_align of native/problem.h
+
+
+class Weights(NamedTuple):
+    """Of the merge of heads, the two layers of the feed-forward, and the norms after the first and the last sum."""
+
+    merge_WC: Tensor
+    merge_bias_W: Tensor
+    widen_FW: Tensor
+    widen_bias_F: Tensor
+    narrow_WF: Tensor
+    narrow_bias_W: Tensor
+    first_gain_W: Tensor
+    first_shift_W: Tensor
+    last_gain_W: Tensor | None
+    """None: norms stand before the sublayers."""
+    last_shift_W: Tensor | None
+
+
+Kept = tuple[Tensor | None, Tensor | None]
+"""What dropout multiplies the merged heads and the feed-forward with, (B, L, W) each."""
+
+
+def feed_forward(x_BLW: Tensor, gathered_BLC: Tensor, weights: Weights, kept: Kept) -> Tensor:
+    """(B, L, W)."""
+    given = [part for part in weights if part is not None]
+    if not native.serves(x_BLW, gathered_BLC, *given):
+        return feed_forward_plainly(x_BLW, gathered_BLC, weights, kept)
+    out_BLW: Tensor = torch.ops.logsparse.feed_forward(x_BLW, gathered_BLC, *kept, *weights)
+    return out_BLW
+
+
+def feed_forward_plainly(x_BLW: Tensor, gathered_BLC: Tensor, weights: Weights, kept: Kept) -> Tensor:
+    """The oracle."""
+    w, width = weights, (x_BLW.shape[-1],)
+    merged_BLW = linear(gathered_BLC, w.merge_WC, w.merge_bias_W)
+    sum_BLW = x_BLW + (merged_BLW if kept[0] is None else merged_BLW * kept[0])
+    normed_BLW = layer_norm(sum_BLW, width, w.first_gain_W, w.first_shift_W, EPSILON)
+    # With slope 0 it is relu, but its backward pass takes a third of the time on a CPU (docs/LOG.md).
+    hidden_BLF = leaky_relu(linear(normed_BLW, w.widen_FW, w.widen_bias_F), 0.0, inplace=True)
+    fed_BLW = linear(hidden_BLF, w.narrow_WF, w.narrow_bias_W)
+    fed_BLW = fed_BLW if kept[1] is None else fed_BLW * kept[1]
+    if w.last_gain_W is None:
+        return sum_BLW + fed_BLW
+    return layer_norm(normed_BLW + fed_BLW, width, w.last_gain_W, w.last_shift_W, EPSILON)
+
+
+def kept_share(like: Tensor, share: float, generator: Generator) -> Tensor:
+    """What dropout of this share multiplies with: 0, or 1 / (1 - share)."""
+    return torch.empty_like(like).bernoulli_(1 - share, generator=generator).mul_(1 / (1 - share))
+
+
+def drop(x: Tensor, share: float, generator: Generator | None) -> Tensor:
+    """Dropout whose draws come from a generator; none without one."""
+    return x if generator is None or share == 0 else x * kept_share(x, share, generator)
+
+
+def _feed_forward(x_BLW: Tensor, gathered_BLC: Tensor, *given: Tensor | None) -> Tensor:
+    kept, weights = given[:2], _dense(Weights(*given[2:]))  # type: ignore[arg-type]
+    out_BLW = x_BLW.new_empty(x_BLW.shape)
+    parts = [x_BLW, gathered_BLC, *kept, out_BLW]
+    # Many short rows are one long one where they follow each other in memory.
+    if all(part is None or _is_one_row(part) for part in parts):
+        parts = [part if part is None else part.flatten(0, 1)[None] for part in parts]
+    _run(parts, weights, None)
+    return out_BLW
+
+
+def _feed_forward_fake(x_BLW: Tensor, *_: Any) -> Tensor:
+    return x_BLW.new_empty(x_BLW.shape)
+
+
+def _feed_forward_backward(grad_BLW: Tensor, x_BLW: Tensor, gathered_BLC: Tensor, given: list[Tensor | None]) -> list[Tensor]:
+    kept, weights = given[:2], _dense(Weights(*given[2:]))  # type: ignore[arg-type]
+    grad_x, grad_gathered = x_BLW.new_empty(x_BLW.shape), torch.empty_like(gathered_BLC)
+    (wide, width), inner = weights.widen_FW.shape, gathered_BLC.shape[2]
+    room = -(-width // _ALIGN) * _ALIGN
+    sizes = [inner * room, wide * room, wide * room, *[room] * 6, wide]
+    sums = x_BLW.new_zeros(torch.get_num_threads(), sum(sizes))
+    _run([x_BLW, gathered_BLC, *kept, grad_BLW, grad_x, grad_gathered], weights, sums)
+    merge, widen, narrow, *rows, widen_bias = sums.sum(0).split(sizes)
+    matrices = [part.view(-1, room)[:, :width] for part in (merge, widen, narrow)]
+    merge_bias, narrow_bias, *norms = (row[:width].clone() for row in rows)
+    layers = [matrices[0].T, merge_bias, matrices[1], widen_bias, matrices[2].T, narrow_bias]
+    layers = [part.contiguous() if part.ndim > 1 else part.clone() for part in layers]
+    return [grad_x, grad_gathered, *layers, *norms[: 2 if weights.last_gain_W is None else 4]]
+
+
+def _feed_forward_backward_fake(
+    grad_BLW: Tensor, x_BLW: Tensor, gathered_BLC: Tensor, given: list[Tensor | None]
+) -> list[Tensor]:
+    del grad_BLW
+    weights = [torch.empty_like(part, memory_format=torch.contiguous_format) for part in given[2:] if part is not None]
+    return [x_BLW.new_empty(x_BLW.shape), torch.empty_like(gathered_BLC), *weights]
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    del output
+    ctx.save_for_backward(*inputs)
+
+
+def _gradients(ctx: Any, grad_BLW: Tensor) -> tuple[Tensor | None, ...]:
+    x_BLW, gathered_BLC, *given = ctx.saved_tensors
+    found = torch.ops.logsparse.feed_forward_backward(grad_BLW, x_BLW, gathered_BLC, given)
+    norms = [None, None] if given[-1] is None else []
+    return (*found[:2], None, None, *found[2:], *norms)
+
+
+_WEIGHTS = ", ".join(f"Tensor{'?' if name.startswith('last') else ''} {name.rpartition('_')[0]}" for name in Weights._fields)
+native.define(
+    f"feed_forward(Tensor x, Tensor gathered, Tensor? keep_merged, Tensor? keep_fed, {_WEIGHTS}) -> Tensor",
+    _feed_forward,
+    _feed_forward_fake,
+    (_gradients, _remember),
+)
+native.define(
+    "feed_forward_backward(Tensor grad, Tensor x, Tensor gathered, Tensor?[] given) -> Tensor[]",
+    _feed_forward_backward,
+    _feed_forward_backward_fake,
+)
+
+
+def _run(parts: list[Tensor | None], weights: Weights, sums: Tensor | None) -> None:
+    x_BLW, gathered_BLC = parts[0], parts[1]
+    assert x_BLW is not None
+    assert gathered_BLC is not None
+    tensors = [(0, 0, 0, 0) if part is None else (part.data_ptr(), *part.stride()) for part in parts]
+    where = [0 if part is None else part.data_ptr() for part in weights]
+    sizes = (*x_BLW.shape, gathered_BLC.shape[2], len(weights.widen_FW), int(weights.last_gain_W is None))
+    sizes = (native.TYPES[x_BLW.dtype], *sizes, torch.get_num_threads())
+    where_sums = (0, 0) if sums is None else (sums.data_ptr(), sums.shape[1])
+    native.kernel().feed_forward(tensors, where, sizes, EPSILON, *where_sums)
+
+
+def _dense(weights: Weights) -> Weights:
+    return Weights(*(part if part is None else part.contiguous() for part in weights))
+
+
+def _is_one_row(x_BLC: Tensor) -> bool:
+    return x_BLC.stride(0) == x_BLC.shape[1] * x_BLC.stride(1)
