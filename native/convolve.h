@@ -2,8 +2,9 @@
 // they lie. Channel-first, the windows of neighbouring positions are one row read from a later place; row-major, the
 // window of one position is one piece of memory.
 //
-// Work is cut into spans of positions. A span packs its own part of x, so that spans need nothing of each other; gradients
-// of weights are summed per thread, in a fixed order.
+// Work is cut into spans of positions, which pack their own part of x and need nothing of each other. A task takes several
+// spans through one block of channels after the other: weights and their gradients, which are larger than the second
+// cache, are then fetched once for all of them. Gradients of weights are summed per thread, in a fixed order.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -14,119 +15,142 @@
 namespace logsparse {
 namespace LOGSPARSE_ISA {
 
-constexpr int64_t span_most = 128;  // positions: x, packed, stays in the first cache
+constexpr int64_t span_most = 192;     // positions: x, packed, stays in the first cache
+constexpr int64_t spans_of_task = 4;
+constexpr int64_t channel_block = 48;
 
 template <class T> struct Convolve {
+  // Positions [from, from + columns) of a batch row, packed.
+  struct Span {
+    int64_t batch, from, columns, start;
+    T* rows;   // x channel-first: channel, position; from `before` positions earlier on
+    T* steps;  // x row-major: position, channel
+    T* sum;    // gradient of x, channel-first
+  };
   const ConvolveProblem& p;
   const int64_t before;  // positions before a span that its windows look back at
-  int64_t per_span, spans;
-  int64_t room;          // numbers of a packed row
-  T *rows = nullptr;     // x channel-first: channel, position
-  T *steps = nullptr;    // x row-major: position, channel
-  T *grads = nullptr;    // gradients of all parts, channel-first, zeros after the end
-  T *tail = nullptr;     // results of columns that are no whole pair of vectors; the gradient of x
+  int64_t per_span, spans_of_row, room;
+  Span spans[spans_of_task];
+  T* block = nullptr;  // results of columns that are no whole pair of vectors; or gradients of a block of channels
 
   static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
   Convolve(const ConvolveProblem& problem, Pieces& own, bool backward) : p(problem), before(p.kernel - 1) {
     const int64_t count = (p.length + span_most - 1) / span_most;
     per_span = round_up((p.length + count - 1) / count, pair<T>);
-    spans = (p.length + per_span - 1) / per_span;
+    spans_of_row = (p.length + per_span - 1) / per_span;
     room = round_up(per_span + before, pair<T>) + pair<T>;
-    int64_t channels = 0, most = 0;
-    for (int64_t i = 0; i < p.part_count; ++i) channels += p.parts[i].channels, most = std::max(most, p.parts[i].channels);
-    rows = own.take<T>(p.width * room);
-    if (backward) {
+    for (Span& span : spans) {
+      span.rows = own.take<T>(p.width * room);
       // Columns that fill a pair of vectors are read too, and thrown away.
-      steps = own.take<T>((per_span + before) * p.width + pair<T>);
-      grads = own.take<T>(channels * room);
-      tail = own.take<T>(p.width * per_span);
-    } else {
-      tail = own.take<T>(most * pair<T>);
+      span.steps = backward ? own.take<T>((per_span + before) * p.width + pair<T>) : nullptr;
+      span.sum = backward ? own.take<T>(p.width * per_span) : nullptr;
     }
+    block = own.take<T>(channel_block * (backward ? room : pair<T>));
   }
 
-  // Positions [from - before, to) of a batch row; those before its start are zeros.
-  void pack(int64_t batch, int64_t from, int64_t to) {
-    const int64_t start = p.starts == nullptr ? 0 : std::max<int64_t>(p.starts[batch], 0);
-    const T* const x = static_cast<const T*>(p.x.data) + batch * p.x.batch;
-    for (int64_t c = 0; c < p.width; ++c)
-      for (int64_t i = 0; i < room; ++i) {
-        const int64_t l = from - before + i;
-        rows[c * room + i] = l >= start && l < to ? x[l * p.x.row + c * p.x.channel] : T(0);
-      }
-    if (steps == nullptr) return;
-    const int64_t count = to - from + before;
+  int64_t tasks() const { return (p.batch * spans_of_row + spans_of_task - 1) / spans_of_task; }
+
+  // Packs the spans of a task; returns how many there are.
+  int64_t pack(int64_t task) {
+    const int64_t first = task * spans_of_task, count = std::min(spans_of_task, p.batch * spans_of_row - first);
+    for (int64_t n = 0; n < count; ++n) {
+      Span& span = spans[n];
+      span.batch = (first + n) / spans_of_row, span.from = (first + n) % spans_of_row * per_span;
+      span.columns = std::min(per_span, p.length - span.from);
+      span.start = p.starts == nullptr ? 0 : std::max<int64_t>(p.starts[span.batch], 0);
+      pack(span);
+    }
+    return count;
+  }
+
+  // Zeros before the start of the batch row and after the span.
+  void pack(const Span& span) {
+    const T* const x = static_cast<const T*>(p.x.data) + span.batch * p.x.batch;
+    const int64_t count = span.columns + before, origin = span.from - before;
+    const int64_t first = std::min(std::max<int64_t>(span.start - origin, 0), count);
+    for (int64_t c = 0; c < p.width; ++c) {
+      T* const row = span.rows + c * room;
+      for (int64_t i = 0; i < first; ++i) row[i] = 0;
+      for (int64_t i = first; i < count; ++i) row[i] = x[(origin + i) * p.x.row + c * p.x.channel];
+      for (int64_t i = count; i < room; ++i) row[i] = 0;
+    }
+    if (span.steps == nullptr) return;
     for (int64_t i = 0; i < count; ++i)
-      for (int64_t c = 0; c < p.width; ++c) steps[i * p.width + c] = rows[c * room + i];
+      for (int64_t c = 0; c < p.width; ++c) span.steps[i * p.width + c] = span.rows[c * room + i];
+    std::memset(span.sum, 0, p.width * per_span * sizeof(T));
   }
 
   void forward(int64_t task) {
-    const int64_t batch = task / spans, from = task % spans * per_span;
-    const int64_t columns = std::min(per_span, p.length - from), whole = columns / pair<T> * pair<T>;
-    pack(batch, from, from + columns);
-    for (int64_t i = 0; i < p.part_count; ++i) {
-      const ConvolvePart& part = p.parts[i];
-      T* const out = static_cast<T*>(part.out) + batch * part.channels * p.length + from;
-      const T* const bias = static_cast<const T*>(part.bias);
-      for (int64_t e = 0; e < part.channels; ++e) {
-        for (int64_t l = 0; l < columns; ++l) out[e * p.length + l] = bias[e];
-        for (int64_t l = 0; l < pair<T>; ++l) tail[e * pair<T> + l] = bias[e];
-      }
-      const Factors<T> weight{static_cast<const T*>(part.weight), 1, p.width * part.taps};
-      const T* const first = rows + p.kernel - part.taps;
-      multiply(out, p.length, part.channels, whole, weight, Terms<T>{first, p.width, room, part.taps});
-      if (whole == columns) continue;
-      multiply(tail, pair<T>, part.channels, columns - whole, weight, Terms<T>{first + whole, p.width, room, part.taps});
-      for (int64_t e = 0; e < part.channels; ++e)
-        for (int64_t l = whole; l < columns; ++l) out[e * p.length + l] = tail[e * pair<T> + l - whole];
-    }
+    const int64_t count = pack(task);
+    for (int64_t i = 0; i < p.part_count; ++i)
+      for (int64_t e = 0; e < p.parts[i].channels; e += channel_block)
+        for (int64_t n = 0; n < count; ++n) forward(p.parts[i], e, spans[n]);
   }
 
-  // `sums`: gradients of weights and biases of this thread; a part has channels x steps of its windows, then channels.
+  void forward(const ConvolvePart& part, int64_t e, const Span& span) {
+    const int64_t channels = std::min(channel_block, part.channels - e), whole = span.columns / pair<T> * pair<T>;
+    T* const out = static_cast<T*>(part.out) + (span.batch * part.channels + e) * p.length + span.from;
+    const T* const bias = static_cast<const T*>(part.bias) + e;
+    const Factors<T> weight{static_cast<const T*>(part.weight) + e * p.width * part.taps, 1, p.width * part.taps};
+    const T* const first = span.rows + p.kernel - part.taps;
+    multiply(out, p.length, channels, whole, weight, Terms<T>{first, p.width, room, part.taps}, bias);
+    if (whole == span.columns) return;
+    multiply(block, pair<T>, channels, span.columns - whole, weight, Terms<T>{first + whole, p.width, room, part.taps}, bias);
+    for (int64_t r = 0; r < channels; ++r)
+      for (int64_t l = whole; l < span.columns; ++l) out[r * p.length + l] = block[r * pair<T> + l - whole];
+  }
+
+  // `sums`: gradients of weights and biases of this thread, as ConvolveProblem has them.
   void backward(int64_t task, T* sums) {
-    const int64_t batch = task / spans, from = task % spans * per_span;
-    const int64_t columns = std::min(per_span, p.length - from);
-    const int64_t start = p.starts == nullptr ? 0 : std::max<int64_t>(p.starts[batch], 0);
-    pack(batch, from, from + columns);
-    std::memset(tail, 0, p.width * per_span * sizeof(T));
-    T* own = grads;
+    const int64_t count = pack(task);
     for (int64_t i = 0; i < p.part_count; ++i) {
       const ConvolvePart& part = p.parts[i];
-      const int64_t wide = part.taps * p.width, wide_room = round_up(wide, sums_align);
-      pack_gradient(part, batch, from, own);
-      // Position l is read by the windows that end at l, l + 1, ...: the convolution backwards, with taps in turn.
-      multiply(tail, per_span, p.width, columns, Factors<T>{static_cast<const T*>(part.turned), 1, part.channels * part.taps},
-               Terms<T>{own, part.channels, room, part.taps});
-      const T* const window = steps + (p.kernel - part.taps) * p.width;
-      multiply(sums, wide_room, part.channels, wide, Factors<T>{own, 1, room}, Terms<T>{window, columns, p.width, 1});
-      sums += part.channels * wide_room;
-      for (int64_t e = 0; e < part.channels; ++e) {
-        Vec<T> total{};
-        int64_t l = 0;
-        for (; l + lanes<T> <= columns; l += lanes<T>) total += load(own + e * room + l);
-        for (; l < columns; ++l) sums[e] += own[e * room + l];
-        for (int lane = 0; lane < lanes<T>; ++lane) sums[e] += total[lane];
-      }
-      sums += round_up(part.channels, sums_align);
-      own += part.channels * room;
+      T* const biases = sums + part.channels * round_up(part.taps * p.width, sums_align);
+      for (int64_t e = 0; e < part.channels; e += channel_block)
+        for (int64_t n = 0; n < count; ++n) backward(part, e, spans[n], sums, biases);
+      sums = biases + round_up(part.channels, sums_align);
     }
-    T* const grad_x = static_cast<T*>(p.grad_x) + (batch * p.length + from) * p.width;
-    for (int64_t l = 0; l < columns; ++l)
-      for (int64_t c = 0; c < p.width; ++c) grad_x[l * p.width + c] = from + l < start ? T(0) : tail[c * per_span + l];
+    for (int64_t n = 0; n < count; ++n) {
+      const Span& span = spans[n];
+      T* const grad_x = static_cast<T*>(p.grad_x) + (span.batch * p.length + span.from) * p.width;
+      for (int64_t l = 0; l < span.columns; ++l)
+        for (int64_t c = 0; c < p.width; ++c)
+          grad_x[l * p.width + c] = span.from + l < span.start ? T(0) : span.sum[c * per_span + l];
+    }
   }
 
-  // Positions from `from` on, a window beyond the span too; zeros after the end.
-  void pack_gradient(const ConvolvePart& part, int64_t batch, int64_t from, T* into) {
-    const int64_t count = std::min(room, p.length - from);
-    const T* const source = static_cast<const T*>(part.grad.data) + batch * part.grad.batch + from * part.grad.row;
-    for (int64_t e = 0; e < part.channels; ++e) {
-      const T* const in = source + e * part.grad.channel;
-      T* const row = into + e * room;
-      if (part.grad.row == 1)
+  void backward(const ConvolvePart& part, int64_t e, const Span& span, T* weights, T* biases) {
+    const int64_t channels = std::min(channel_block, part.channels - e), wide = part.taps * p.width;
+    pack_gradient(part, e, channels, span);
+    // Position l is read by the windows that end at l, l + 1, ...: the convolution backwards, with taps in turn.
+    multiply(span.sum, per_span, p.width, span.columns,
+             Factors<T>{static_cast<const T*>(part.turned) + e * part.taps, 1, part.channels * part.taps},
+             Terms<T>{block, channels, room, part.taps});
+    const T* const window = span.steps + (p.kernel - part.taps) * p.width;
+    multiply(weights + e * round_up(wide, sums_align), round_up(wide, sums_align), channels, wide,
+             Factors<T>{block, 1, room}, Terms<T>{window, span.columns, p.width, 1});
+    for (int64_t r = 0; r < channels; ++r) {
+      Vec<T> total{};
+      int64_t l = 0;
+      for (; l + lanes<T> <= span.columns; l += lanes<T>) total += load(block + r * room + l);
+      for (; l < span.columns; ++l) biases[e + r] += block[r * room + l];
+      for (int lane = 0; lane < lanes<T>; ++lane) biases[e + r] += total[lane];
+    }
+  }
+
+  // Positions from the span's first on, a window beyond its last too; zeros after the end of the batch row.
+  void pack_gradient(const ConvolvePart& part, int64_t e, int64_t channels, const Span& span) {
+    const int64_t count = std::min(room, p.length - span.from);
+    const View& grad = part.grad;
+    const T* const source = static_cast<const T*>(grad.data) + span.batch * grad.batch + span.from * grad.row;
+    for (int64_t r = 0; r < channels; ++r) {
+      const T* const in = source + (e + r) * grad.channel;
+      T* const row = block + r * room;
+      if (grad.row == 1)
         std::memcpy(row, in, count * sizeof(T));
       else
-        for (int64_t l = 0; l < count; ++l) row[l] = in[l * part.grad.row];
+        for (int64_t l = 0; l < count; ++l) row[l] = in[l * grad.row];
       std::memset(row + count, 0, (room - count) * sizeof(T));
     }
   }
@@ -134,7 +158,7 @@ template <class T> struct Convolve {
 
 template <class T> void run_convolve(const ConvolveProblem& p, bool backward) {
   Pieces count;
-  const int64_t tasks = p.batch * Convolve<T>(p, count, backward).spans;
+  const int64_t tasks = Convolve<T>(p, count, backward).tasks();
   team(p.threads, count.used, [&](char* memory, int thread) {
     Pieces own{memory};
     Convolve<T> work(p, own, backward);

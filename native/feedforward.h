@@ -51,13 +51,11 @@ template <class T> struct FeedForward {
     for (int64_t c = 0; c < width; ++c)
       for (int64_t i = c * stride; i < c * stride + tile; i += w) each(c, i);
   }
-  void fill(T* block, int64_t width, const void* bias) {
-    each(width, [&](int64_t c, int64_t i) { store(block + i, all<T>(bias == nullptr ? T(0) : weights(bias)[c])); });
+  // out = bias (or itself) + factors . terms
+  void apply(T* out, int64_t rows, Factors<T> factors, const T* terms, int64_t count, const void* bias = nullptr) {
+    multiply(out, stride, rows, tile, factors, Terms<T>{terms, count, stride, 1}, weights(bias));
   }
-  // out += factors . terms
-  void apply(T* out, int64_t rows, Factors<T> factors, const T* terms, int64_t count) {
-    multiply(out, stride, rows, tile, factors, Terms<T>{terms, count, stride, 1});
-  }
+  void clear(T* block, int64_t width) { std::memset(block, 0, width * stride * sizeof(T)); }
 
   // block -> (block - mean) * scale, both kept per position, and that times gain plus shift.
   void norm(const T* block, T* out, T* mean, T* scale, const void* gain, const void* shift) {
@@ -83,15 +81,12 @@ template <class T> struct FeedForward {
     fetch(x, p.x, p.width, batch, start);
     fetch(gathered, p.gathered, p.inner, batch, start);
     T* const merged = fed;  // free until then
-    fill(merged, p.width, p.merge_bias);
-    apply(merged, p.width, {weights(p.merge), 1, p.inner}, gathered, p.inner);
+    apply(merged, p.width, {weights(p.merge), 1, p.inner}, gathered, p.inner, p.merge_bias);
     add(x, merged, p.keep_merged, keep_merged, batch, start);
     norm(x, normed, first_mean, first_scale, p.first_gain, p.first_shift);
-    fill(hidden, p.wide, p.widen_bias);
-    apply(hidden, p.wide, {weights(p.widen), 1, p.width}, normed, p.width);
+    apply(hidden, p.wide, {weights(p.widen), 1, p.width}, normed, p.width, p.widen_bias);
     each(p.wide, [&](int64_t, int64_t i) { store(hidden + i, larger<T>(load(hidden + i), Vec<T>{})); });
-    fill(fed, p.width, p.narrow_bias);
-    apply(fed, p.width, {weights(p.narrow), 1, p.wide}, hidden, p.wide);
+    apply(fed, p.width, {weights(p.narrow), 1, p.wide}, hidden, p.wide, p.narrow_bias);
     add(nullptr, fed, p.keep_fed, keep_fed, batch, start);
     const T* const stream = p.pre ? x : normed;
     each(p.width, [&](int64_t, int64_t i) { store(fed + i, load(stream + i) + load(fed + i)); });
@@ -132,7 +127,7 @@ template <class T> struct FeedForward {
     row_sums(of_fed, p.width, rows + 1 * room);
     turn(of_fed);
     outer(narrow_sums, hidden, p.wide);
-    fill(grad_hidden, p.wide, nullptr);
+    clear(grad_hidden, p.wide);
     apply(grad_hidden, p.wide, {weights(p.narrow), p.wide, 1}, of_fed, p.width);
     each(p.wide, [&](int64_t, int64_t i) {
       store(grad_hidden + i, load(hidden + i) > Vec<T>{} ? load(grad_hidden + i) : Vec<T>{});
@@ -141,7 +136,7 @@ template <class T> struct FeedForward {
     turn(normed);
     outer(widen_sums, grad_hidden, p.wide);
     if (p.pre)
-      fill(grad_normed, p.width, nullptr);
+      clear(grad_normed, p.width);
     else
       std::memcpy(grad_normed, grad, p.width * stride * sizeof(T));
     apply(grad_normed, p.width, {weights(p.widen), 1 * p.width, 1}, grad_hidden, p.wide);
@@ -153,7 +148,7 @@ template <class T> struct FeedForward {
     row_sums(of_merged, p.width, rows);
     turn(of_merged);
     outer(merge_sums, gathered, p.inner);
-    fill(gathered, p.inner, nullptr);
+    clear(gathered, p.inner);
     apply(gathered, p.inner, {weights(p.merge), p.inner, 1}, of_merged, p.width);
     put(gathered, p.grad_gathered, p.inner, batch, start);
   }

@@ -19,13 +19,17 @@ template <class T> struct Terms {
   int64_t count, outer, taps;
 };
 
-// out[r][i] += sum over terms n of factor[n][r] * term[n][i], for R rows and a pair of vectors i.
+// out[r][i] = first[r], or itself without one, + sum over terms n of factor[n][r] * term[n][i], for R rows and a pair of
+// vectors i.
 template <class T, int R>
-void add_product(T* out, int64_t out_row, Factors<T> factors, Terms<T> terms) {
+void add_product(T* out, int64_t out_row, Factors<T> factors, Terms<T> terms, const T* first) {
   constexpr int w = lanes<T>;
   Vec<T> low[R], high[R];
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) low[r] = load(out + r * out_row), high[r] = load(out + r * out_row + w);
+  for (int r = 0; r < R; ++r) {
+    low[r] = first == nullptr ? load(out + r * out_row) : all<T>(first[r]);
+    high[r] = first == nullptr ? load(out + r * out_row + w) : all<T>(first[r]);
+  }
   const T* factor[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) factor[r] = factors.data + r * factors.row;
@@ -48,13 +52,14 @@ void add_product(T* out, int64_t out_row, Factors<T> factors, Terms<T> terms) {
 // The same for any number of rows, and for columns up to `columns`, rounded up to whole pairs of vectors: whoever calls has
 // room for them, in `out` and behind the terms.
 template <class T>
-void multiply(T* out, int64_t out_row, int64_t rows, int64_t columns, Factors<T> factors, Terms<T> terms) {
+void multiply(T* out, int64_t out_row, int64_t rows, int64_t columns, Factors<T> factors, Terms<T> terms,
+              const T* first = nullptr) {
   for (int64_t r = 0, size; r < rows; r += size) {
     size = group_size(rows - r);
     const Factors<T> of_rows{factors.data + r * factors.row, factors.step, factors.row};
     for (int64_t i = 0; i < columns; i += pair<T>) {
       const Terms<T> of_columns{terms.data + i, terms.count, terms.outer, terms.taps};
-#define LOGSPARSE_CALL(G) add_product<T, G>(out + r * out_row + i, out_row, of_rows, of_columns)
+#define LOGSPARSE_CALL(G) add_product<T, G>(out + r * out_row + i, out_row, of_rows, of_columns, first == nullptr ? first : first + r)
       LOGSPARSE_EACH_GROUP(size, LOGSPARSE_CALL)
 #undef LOGSPARSE_CALL
     }
