@@ -35,7 +35,7 @@ struct Call {
   std::string what;
   int threads;
 
-  std::vector<float> in, out, lse;
+  std::vector<float> in, out, lse, sums;
   std::vector<int64_t> cells;
 
   Call(const char* name, int count) : what(name), threads(count), in(batch * heads * length * width + 64), lse(batch * heads * length) {
@@ -55,12 +55,34 @@ struct Call {
       p.history_k = p.history_v = p.steps_k = p.steps_v = in.data(), p.out = out.data();
       return baseline::step(p);
     }
+    if (what.find("convolve") == 0) {
+      ConvolvePart part;
+      part.channels = width, part.taps = 3, part.weight = part.turned = part.bias = in.data(), part.out = out.data();
+      part.grad = {in.data(), length * width, 0, 1, length};
+      ConvolveProblem p;
+      p.batch = batch, p.length = length, p.width = width, p.kernel = 3, p.threads = threads, p.parts = &part, p.part_count = 1;
+      p.x = {in.data(), length * width, 0, width, 1}, p.grad_x = out.data();
+      sums.assign(threads * (1 << 16), 0), p.sums = sums.data(), p.sums_size = 1 << 16;
+      return baseline::convolve(p, what != "convolve");
+    }
+    if (what.find("feed forward") == 0) {
+      FeedForwardProblem p;
+      p.batch = batch, p.length = length, p.width = width, p.inner = p.wide = 2 * width, p.pre = true, p.threads = threads;
+      p.epsilon = 1e-5;
+      p.x = p.grad_out = {in.data(), length * width, 0, width, 1}, p.gathered = {in.data(), length * 2 * width, 0, 2 * width, 1};
+      p.out = p.grad_x = {out.data(), length * width, 0, width, 1};
+      p.grad_gathered = {out.data() + in.size(), length * 2 * width, 0, 2 * width, 1};
+      p.merge = p.merge_bias = p.widen = p.widen_bias = p.narrow = p.narrow_bias = p.first_gain = p.first_shift = in.data();
+      sums.assign(threads * (1 << 16), 0), p.sums = sums.data(), p.sums_size = 1 << 16;
+      return baseline::feed_forward(p, what != "feed forward");
+    }
     Problem p;
+    p.dense_rows = what.find("dense") == std::string::npos ? 0 : 200, p.lse_head = length;
     p.batch = what.find("one") == std::string::npos ? batch : 1, p.heads = p.batch == 1 ? 1 : heads, p.length = length;
     p.width = p.value_width = width, p.distances = distances.data(), p.distance_count = int64_t(distances.size());
     p.threads = threads, p.lse = lse.data();
     p.q = p.k = p.v = p.grad_out = view(in.data());
-    p.out = p.grad_q = view(out.data()), p.grad_k = view(out.data() + in.size()), p.grad_v = view(out.data() + 2 * in.size());
+    p.grad_q = p.out = view(out.data()), p.grad_k = view(out.data() + in.size()), p.grad_v = view(out.data() + 2 * in.size());
     what.find("backward") == std::string::npos ? baseline::forward(p) : baseline::backward(p);
   }
 };

@@ -23,7 +23,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-@pytest.mark.parametrize("what", ["forward", "backward", "step", "forward one head", "backward one head"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        *("forward", "backward", "forward one head", "backward one head", "forward dense", "backward dense", "step"),
+        *("convolve", "convolve backward", "feed forward", "feed forward backward"),
+    ],
+)
 def test_a_failed_allocation_ends_the_call_and_spoils_nothing(program: Path, what: str, threads: int) -> None:
     seen = 0
     while True:

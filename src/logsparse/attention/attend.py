@@ -23,13 +23,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 from torch.nn.functional import scaled_dot_product_attention
 
 from logsparse.attention.dense import dense
 from logsparse.attention.dropout import draw_seed
 from logsparse.attention.inputs import check_attention, check_pattern, check_starts, without_padding
-from logsparse.attention.native import available, native
+from logsparse.attention.native import available, has_tangent, native
 from logsparse.attention.pattern import Pattern
 from logsparse.attention.shifted import pattern_weights, shifted
 from logsparse.errors import ConfigError
@@ -59,7 +58,7 @@ def attend(
     length = q.shape[2]
     distances = pattern.distances(length)
     is_full = len(distances) == length or pattern.dense_rows >= length
-    forward_mode = _has_tangent(q, k, v)
+    forward_mode = has_tangent(q, k, v)
     plain = is_full and dropout == 0 and starts is None
     chosen = _choose(q, plain, forward_mode) if backend == "auto" else backend
     if chosen == "sdpa" and not plain:
@@ -119,12 +118,6 @@ def _choose(q: Tensor, plain: bool, forward_mode: bool) -> str:
 def _channel_first(q: Tensor) -> bool:
     """Whether positions are neighbours in memory, as our layer has them: SDPA reads that several times slower."""
     return q.stride(-1) != 1 and q.stride(-2) == 1
-
-
-def _has_tangent(*tensors: Tensor) -> bool:
-    """Whether forward-mode differentiation is under way, which the kernel has no formula for."""
-    inside: int = forward_ad._current_level  # noqa: SLF001 - there is no public word for it
-    return inside >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in tensors)  # type: ignore[no-untyped-call]
 
 
 def _check_native(q: Tensor, forward_mode: bool) -> None:

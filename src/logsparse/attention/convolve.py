@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from logsparse.attention import native
-from logsparse.attention.inputs import without_padding
+import logsparse.attention.native as native
+from logsparse.attention.inputs import check_starts, without_padding
+from logsparse.errors import DataError
 
 Projected = tuple[Tensor, Tensor, Tensor]
 
@@ -46,6 +47,7 @@ def project_plainly(
 def _project(
     x_BLW: Tensor, weight_2CWK: Tensor, bias_2C: Tensor, weight_CW: Tensor, bias_C: Tensor, starts_B: Tensor | None
 ) -> Projected:
+    _check(x_BLW, weight_2CWK, bias_2C, weight_CW, bias_C, starts_B)
     out = _results(x_BLW, weight_CW)
     (w_q, w_k), (b_q, b_k) = weight_2CWK.contiguous().chunk(2), bias_2C.contiguous().chunk(2)
     weights, biases = (w_q, w_k, weight_CW.contiguous()), (b_q, b_k, bias_C.contiguous())
@@ -66,7 +68,9 @@ def _project_fake(x_BLW: Tensor, weight_2CWK: Tensor, bias_2C: Tensor, weight_CW
 def _project_backward(
     grads: list[Tensor], x_BLW: Tensor, weight_2CWK: Tensor, weight_CW: Tensor, starts_B: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    _check(x_BLW, weight_2CWK, None, weight_CW, None, starts_B)
     (batch, length, width), (channels, kernel) = x_BLW.shape, (len(weight_CW), weight_2CWK.shape[2])
+    native.check_shapes(x=(x_BLW, x_BLW.shape), **{f"grad {n}": (g, (batch, channels, length)) for n, g in enumerate(grads)})
     # Turned: from results back to inputs, taps in reverse order.
     turned = [part.transpose(0, 1).flip(2).contiguous() for part in weight_2CWK.chunk(2)]
     turned.append(weight_CW.T.contiguous())
@@ -120,6 +124,33 @@ native.define(
     _project_backward,
     _project_backward_fake,
 )
+
+
+def _check(
+    x_BLW: Tensor,
+    weight_2CWK: Tensor,
+    bias_2C: Tensor | None,
+    weight_CW: Tensor,
+    bias_C: Tensor | None,
+    starts_B: Tensor | None,
+) -> None:
+    """The operator is public and reads plain memory: nothing wrong may reach it."""
+    if x_BLW.ndim != 3 or weight_2CWK.ndim != 3 or weight_CW.ndim != 2:
+        raise DataError(
+            "x must be (batch, length, width), weights (2 * channels, width, kernel) and (channels, width).",
+            got=f"{tuple(x_BLW.shape)}, {tuple(weight_2CWK.shape)} and {tuple(weight_CW.shape)}",
+            hint="call ConvAttention, which gives them.",
+        )
+    channels, width, kernel = len(weight_CW), x_BLW.shape[2], weight_2CWK.shape[2]
+    native.check_shapes(
+        x=(x_BLW, tuple(x_BLW.shape)),
+        weight_qk=(weight_2CWK, (2 * channels, width, kernel)),
+        bias_qk=(bias_2C, (2 * channels,)),
+        weight_v=(weight_CW, (channels, width)),
+        bias_v=(bias_C, (channels,)),
+    )
+    check_starts(starts_B, x_BLW)
+    native.check_starts_memory(starts_B)
 
 
 def _results(x_BLW: Tensor, weight_CW: Tensor) -> Projected:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch  # before _native: torch's OpenMP runtime must be the one both use
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from logsparse.attention.inputs import check_attention, check_starts
 from logsparse.errors import DataError
@@ -63,9 +64,36 @@ def kernel() -> Any:
 
 
 def serves(*tensors: Tensor) -> bool:
-    """Whether the kernel's convolution takes these: float32 or float64, on a CPU, where it was built."""
-    kinds = {(x.dtype, x.device.type) for x in tensors}
-    return kinds <= {(torch.float32, "cpu")} or kinds <= {(torch.float64, "cpu")} and available()
+    """Whether the layers' operators take these: all float32 or all float64, on a CPU, where the kernel was built.
+
+    Not under autocast, whose types plain torch follows, and not in forward-mode differentiation.
+    """
+    first = tensors[0]
+    same = all(x.dtype == first.dtype and x.device.type == "cpu" for x in tensors)
+    wide = first.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
+    return same and wide and not has_tangent(*tensors) and available()
+
+
+def has_tangent(*tensors: Tensor) -> bool:
+    """Whether forward-mode differentiation is under way, which the kernel has no formula for."""
+    inside: int = forward_ad._current_level  # noqa: SLF001 - there is no public word for it
+    return inside >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in tensors)  # type: ignore[no-untyped-call]
+
+
+def check_shapes(**parts: tuple[Tensor | None, tuple[int, ...]]) -> None:
+    """Refuse what a public operator would read beyond its memory: name=(tensor, the shape it must have)."""
+    (first, _), *_ = parts.values()
+    for name, (x, shape) in parts.items():
+        if x is None:
+            continue
+        if tuple(x.shape) != shape or 0 in shape or first is None or x.dtype != first.dtype or x.device.type != "cpu":
+            raise DataError(
+                f"{name} must be {shape}, as the other shapes say, none empty, all of one type on a CPU.",
+                got=f"{tuple(x.shape)} {x.dtype} on {x.device}",
+                hint="call the layer, which gives them.",
+            )
+    if first is None or first.dtype not in (torch.float32, torch.float64):
+        raise DataError("The operator takes float32 or float64.", got=str(first.dtype if first is not None else None))
 
 
 def native(
@@ -190,6 +218,11 @@ def _check(
             got=f"dense_rows={dense_rows}, dropout={dropout}",
             hint="call logsparse.attention.attend.attend, which gives both.",
         )
+    check_starts_memory(starts_B)
+
+
+def check_starts_memory(starts_B: Tensor | None) -> None:
+    """The kernel reads starts one after the other, and cuts at them."""
     if starts_B is not None and (not starts_B.is_contiguous() or int(starts_B.min()) < 0):
         raise DataError(
             "starts must be contiguous, and no start below 0.", got=f"{starts_B.tolist()[:8]}", hint="count from 0."

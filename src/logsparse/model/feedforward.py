@@ -8,13 +8,15 @@ computes it anew in the backward pass; `feed_forward_plainly` is the same in pla
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
 from torch.nn.functional import layer_norm, leaky_relu, linear
 
-from logsparse.attention import native
+import logsparse.attention.native as native
+from logsparse.errors import DataError
 
 EPSILON = 1e-5
 _ALIGN = 32  # sums_align of native/problem.h
@@ -76,6 +78,7 @@ def drop(x: Tensor, share: float, generator: Generator | None) -> Tensor:
 
 def _feed_forward(x_BLW: Tensor, gathered_BLC: Tensor, *given: Tensor | None) -> Tensor:
     kept, weights = given[:2], _dense(Weights(*given[2:]))  # type: ignore[arg-type]
+    _check(x_BLW, gathered_BLC, kept, weights)
     out_BLW = x_BLW.new_empty(x_BLW.shape)
     parts = [x_BLW, gathered_BLC, *kept, out_BLW]
     # Many short rows are one long one where they follow each other in memory.
@@ -91,6 +94,8 @@ def _feed_forward_fake(x_BLW: Tensor, *_: Any) -> Tensor:
 
 def _feed_forward_backward(grad_BLW: Tensor, x_BLW: Tensor, gathered_BLC: Tensor, given: list[Tensor | None]) -> list[Tensor]:
     kept, weights = given[:2], _dense(Weights(*given[2:]))  # type: ignore[arg-type]
+    _check(x_BLW, gathered_BLC, kept, weights)
+    native.check_shapes(x=(x_BLW, tuple(x_BLW.shape)), grad=(grad_BLW, tuple(x_BLW.shape)))
     grad_x, grad_gathered = x_BLW.new_empty(x_BLW.shape), torch.empty_like(gathered_BLC)
     (wide, width), inner = weights.widen_FW.shape, gathered_BLC.shape[2]
     room = -(-width // _ALIGN) * _ALIGN
@@ -149,6 +154,26 @@ def _run(parts: list[Tensor | None], weights: Weights, sums: Tensor | None) -> N
     sizes = (native.TYPES[x_BLW.dtype], *sizes, torch.get_num_threads())
     where_sums = (0, 0) if sums is None else (sums.data_ptr(), sums.shape[1])
     native.kernel().feed_forward(tensors, where, sizes, EPSILON, *where_sums)
+
+
+def _check(x_BLW: Tensor, gathered_BLC: Tensor, kept: Sequence[Tensor | None], weights: Weights) -> None:
+    """The operator is public and reads plain memory: nothing wrong may reach it."""
+    if x_BLW.ndim != 3 or gathered_BLC.ndim != 3 or weights.widen_FW.ndim != 2:
+        raise DataError(
+            "x must be (batch, length, width), gathered (batch, length, channels), widen (wide, width).",
+            got=f"{tuple(x_BLW.shape)}, {tuple(gathered_BLC.shape)} and {tuple(weights.widen_FW.shape)}",
+            hint="call the block, which gives them.",
+        )
+    (batch, length, width), channels, wide = x_BLW.shape, gathered_BLC.shape[2], len(weights.widen_FW)
+    shapes = [(width, channels), (width,), (wide, width), (wide,), (width, wide), *[(width,)] * 5]
+    named = {name: (part, shape) for (name, part), shape in zip(weights._asdict().items(), shapes, strict=True)}
+    native.check_shapes(
+        x=(x_BLW, (batch, length, width)),
+        gathered=(gathered_BLC, (batch, length, channels)),
+        keep_merged=(kept[0], (batch, length, width)),
+        keep_fed=(kept[1], (batch, length, width)),
+        **named,
+    )
 
 
 def _dense(weights: Weights) -> Weights:
