@@ -21,19 +21,17 @@ its log-sum-exp in the type of q: float32 gradients lose digits where scores pas
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
-from logsparse.attention.dense import dense
+from logsparse.attention.backends import NAMES, Call, choose
 from logsparse.attention.dropout import draw_seed
 from logsparse.attention.inputs import check_attention, check_pattern, check_starts, without_padding
-from logsparse.attention.native import available, has_tangent, native
 from logsparse.attention.pattern import Pattern
-from logsparse.attention.shifted import pattern_weights, shifted
+from logsparse.attention.shifted import pattern_weights
 from logsparse.errors import ConfigError
-
-BACKENDS = ("auto", "dense", "sdpa", "shifted", "native")
 
 
 def attend(
@@ -55,44 +53,13 @@ def attend(
     check_attention(q, k, v)
     check_starts(starts, q)
     _check_settings(backend, dropout, generator)
-    length = q.shape[2]
-    distances = pattern.distances(length)
-    is_full = len(distances) == length or pattern.dense_rows >= length
-    forward_mode = has_tangent(q, k, v)
-    plain = is_full and dropout == 0 and starts is None
-    chosen = _choose(q, plain, forward_mode) if backend == "auto" else backend
-    if chosen == "sdpa" and not plain:
-        raise ConfigError(
-            "Backend sdpa serves the full pattern without dropout or padding only.",
-            got="another pattern" if not is_full else f"dropout={dropout}" if dropout else "starts",
-            hint="use backend='auto'.",
-        )
-    if chosen == "native":
-        _check_native(q, forward_mode)
-    seed = draw_seed(generator) if dropout > 0 else None
+    distances, dense_rows = pattern.cells_of(q.shape[2])
+    call = Call(q, k, v, distances, dense_rows, dropout, None, starts)
+    chosen = choose(backend, call)
+    seed = draw_seed(generator, q.device) if dropout > 0 else None
     # Autocast would reach some backends and not others.
     with torch.autocast(q.device.type, enabled=False):
-        return _attend((q, k, v), pattern, chosen, dropout, seed, starts)
-
-
-def _attend(
-    qkv: tuple[Tensor, Tensor, Tensor],
-    pattern: Pattern,
-    chosen: str,
-    dropout: float,
-    seed: Tensor | None,
-    starts: Tensor | None,
-) -> Tensor:
-    q, k, v = qkv if starts is None or chosen == "native" else (without_padding(x, starts) for x in qkv)
-    length = q.shape[2]
-    distances = pattern.distances(length)
-    if chosen == "sdpa":
-        return scaled_dot_product_attention(q, k, v, is_causal=True)
-    if chosen == "dense":
-        return dense(q, k, v, torch.from_numpy(pattern.mask(length)).to(q.device), dropout, seed, starts)
-    over_cells = native if chosen == "native" else shifted
-    dense_rows = length if len(distances) == length else min(pattern.dense_rows, length)
-    return over_cells(q, k, v, distances, dense_rows, dropout, seed, starts)
+        return chosen.attend(replace(call, seed=seed))
 
 
 def attention_weights(
@@ -108,39 +75,9 @@ def attention_weights(
     return pattern_weights(q, k, distances, starts), distances
 
 
-def _choose(q: Tensor, plain: bool, forward_mode: bool) -> str:
-    kernel = q.device.type == "cpu" and not forward_mode and available()
-    if plain and not (kernel and _channel_first(q)):
-        return "sdpa"
-    return "native" if kernel else "shifted"
-
-
-def _channel_first(q: Tensor) -> bool:
-    """Whether positions are neighbours in memory, as our layer has them: SDPA reads that several times slower."""
-    return q.stride(-1) != 1 and q.stride(-2) == 1
-
-
-def _check_native(q: Tensor, forward_mode: bool) -> None:
-    reason = (
-        str(q.device)
-        if q.device.type != "cpu"
-        else "forward-mode differentiation"
-        if forward_mode
-        else "an install without the kernel"
-        if not available()
-        else ""
-    )
-    if reason:
-        raise ConfigError(
-            "Backend native runs on a CPU, where it was built, forward and backward.",
-            got=reason,
-            hint="use backend='shifted' or 'auto' there.",
-        )
-
-
 def _check_settings(backend: str, dropout: float, generator: object) -> None:
-    if backend not in BACKENDS:
-        raise ConfigError(f"backend must be one of {', '.join(BACKENDS)}.", got=repr(backend), hint="use 'auto'.")
+    if backend not in NAMES:
+        raise ConfigError(f"backend must be one of {', '.join(NAMES)}.", got=repr(backend), hint="use 'auto'.")
     if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
         raise ConfigError("dropout must be at least 0 and below 1.", got=repr(dropout), hint="0.1 is the paper's.")
     if not isinstance(generator, torch.Generator | None):

@@ -4,12 +4,14 @@ Distance s pairs every row l with cell l - s: one shifted view of k and v, no ga
 the weights themselves, for pictures.
 """
 
-# B batch, H heads, L length, R rows asked for, M distances, D channels of q and k, E channels of v
+# B batch, H heads, L length, R rows asked for, M distances or cells, D channels of q and k, E channels of v,
+# N series, P paths
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,23 +20,21 @@ from torch.nn.functional import pad
 from logsparse.attention.dropout import factors
 
 
-def shifted(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    distances: Sequence[int],
-    dense_rows: int,
-    dropout: float,
-    seed: Tensor | None,
-    starts_B: Tensor | None,
-) -> Tensor:
-    """q, k (B, H, L, D), v (B, H, L, E), zero where padding stands -> (B, H, L, E)."""
-    how = dropout, seed, starts_B
-    first = [x[:, :, :dense_rows] for x in (q, k, v)]
-    parts = [_rows(*first, range(dense_rows), 0, *how)] if dense_rows else []
-    if dense_rows < q.shape[2]:
-        parts.append(_rows(q, k, v, distances, dense_rows, *how))
-    return torch.cat(parts, dim=2)
+Rows = Callable[..., Tensor]
+"""(q, k, v, distances, first_row, dropout, seed, starts) -> the rows from `first_row` on."""
+
+
+def with_dense_rows(rows: Rows) -> Rows:
+    """The same with `dense_rows` for `first_row`: so many rows see their whole past, and all rows are given."""
+
+    def whole(q: Tensor, k: Tensor, v: Tensor, distances: Sequence[int], dense_rows: int, *how: Any) -> Tensor:
+        first = [x[:, :, :dense_rows] for x in (q, k, v)]
+        parts = [rows(*first, range(dense_rows), 0, *how)] if dense_rows else []
+        if dense_rows < q.shape[2]:
+            parts.append(rows(q, k, v, distances, dense_rows, *how))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+
+    return whole
 
 
 def _rows(
@@ -59,6 +59,9 @@ def _rows(
     for weights_BHR, s in zip(weights_MBHR, distances, strict=True):
         out_BHRE = out_BHRE + weights_BHR[..., None] * _shift(padded_v, s, distances, first_row, q.shape[-2])
     return out_BHRE.to(v.dtype)
+
+
+shifted = with_dense_rows(_rows)
 
 
 def pattern_weights(q: Tensor, k: Tensor, distances: Sequence[int], starts_B: Tensor | None) -> Tensor:
@@ -88,3 +91,50 @@ def _pad(x: Tensor, distances: Sequence[int]) -> Tensor:
 
 def _shift(padded: Tensor, s: int, distances: Sequence[int], first_row: int, length: int) -> Tensor:
     return padded[:, :, distances[-1] - s + first_row : distances[-1] - s + length]
+
+
+def shifted_step(
+    q: Tensor,
+    history: tuple[Tensor, Tensor],
+    steps: tuple[Tensor, Tensor],
+    cells: tuple[Sequence[int], Sequence[int]],
+    starts_N: Tensor | None,
+) -> Tensor:
+    """One position of every path, as `attention.step` lays out history and steps: (N, P, H, E).
+
+    `cells`: those of the history, and those of the steps. The oracle of every faster one, on any device.
+    """
+    (history_k, history_v), (steps_k, steps_v), (old, new) = history, steps, cells
+    q_NHPD = q.transpose(1, 2) / math.sqrt(q.shape[-1])
+
+    old_k_NHMD = take(history_k, 2, old)
+    new_k_NHPMD = take(steps_k, 3, new).transpose(1, 2)
+    old_v_NHME = take(history_v, 2, old)
+    old_scores_NHPM, seen_N11M = q_NHPD @ old_k_NHMD.mT, None
+    if starts_N is not None:
+        seen_N11M = real(old, starts_N)
+        old_scores_NHPM = old_scores_NHPM.masked_fill(~seen_N11M, -math.inf)
+        old_v_NHME = old_v_NHME.masked_fill(~seen_N11M.mT, 0)
+    scores_NHPM = torch.cat([old_scores_NHPM, (new_k_NHPMD @ q_NHPD[..., None])[..., 0]], dim=-1)
+    weights_NHPM = scores_NHPM.softmax(-1)
+    if seen_N11M is not None and not new:
+        # A position of the padding sees nothing.
+        weights_NHPM = weights_NHPM.masked_fill(~seen_N11M.any(-1, keepdim=True), 0)
+    old_w_NHPM, new_w_NHPM = weights_NHPM.tensor_split([len(old)], dim=-1)
+
+    new_v_NHPME = take(steps_v, 3, new).transpose(1, 2)
+    out_NHPE: Tensor = old_w_NHPM @ old_v_NHME + (new_w_NHPM[..., None, :] @ new_v_NHPME)[..., 0, :]
+    return out_NHPE.transpose(1, 2)
+
+
+def real(cells: Sequence[int], starts_N: Tensor) -> Tensor:
+    """(N, 1, 1, M): which of these cells are no padding."""
+    cells_M = torch.tensor(cells, dtype=torch.int64, device=starts_N.device)
+    return (cells_M >= starts_N[:, None])[:, None, None]
+
+
+def take(x: Tensor, dim: int, cells: Sequence[int]) -> Tensor:
+    """These cells; a view where they are neighbours."""
+    if cells and cells[-1] - cells[0] == len(cells) - 1:
+        return x.narrow(dim, cells[0], len(cells))
+    return x.index_select(dim, torch.tensor(cells, dtype=torch.int64, device=x.device))

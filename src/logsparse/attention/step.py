@@ -20,9 +20,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from logsparse.attention.backends import choose_step
 from logsparse.attention.inputs import check_pattern, check_starts, check_tensor
-from logsparse.attention.native import available, native_step
 from logsparse.attention.pattern import Pattern
+from logsparse.attention.shifted import real, take
 from logsparse.checks import whole
 from logsparse.errors import ConfigError, DataError
 
@@ -114,54 +115,22 @@ def attend_step(q: Tensor, cache: StepCache, pattern: Pattern, position: int) ->
             got=f"{position} with {cache.length} positions",
             hint="append this step's keys and values first.",
         )
-    old, new = _cells(pattern, position, cache.history_k.shape[2])
-    if q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64) and available():
-        history, steps = (cache.history_k, cache.history_v), (cache.steps_k, cache.steps_v)
-        return native_step(q, history, steps, (old, new), cache.starts_N)
-    return attend_step_plainly(q, cache, old, new)
-
-
-def attend_step_plainly(q: Tensor, cache: StepCache, old: Sequence[int], new: Sequence[int]) -> Tensor:
-    """The same over cells `old` of the history and `new` of the steps, in plain torch: the oracle, on any device."""
-    q_NHPD = q.transpose(1, 2) / math.sqrt(q.shape[-1])
-
-    old_k_NHMD = _take(cache.history_k, 2, old)
-    new_k_NHPMD = _take(cache.steps_k, 3, new).transpose(1, 2)
-    old_v_NHME = _take(cache.history_v, 2, old)
-    old_scores_NHPM, seen_N11M = q_NHPD @ old_k_NHMD.mT, None
-    if cache.starts_N is not None:
-        seen_N11M = _real(old, cache.starts_N)
-        old_scores_NHPM = old_scores_NHPM.masked_fill(~seen_N11M, -math.inf)
-        old_v_NHME = old_v_NHME.masked_fill(~seen_N11M.mT, 0)
-    scores_NHPM = torch.cat([old_scores_NHPM, (new_k_NHPMD @ q_NHPD[..., None])[..., 0]], dim=-1)
-    weights_NHPM = scores_NHPM.softmax(-1)
-    if seen_N11M is not None and not new:
-        # A position of the padding sees nothing.
-        weights_NHPM = weights_NHPM.masked_fill(~seen_N11M.any(-1, keepdim=True), 0)
-    old_w_NHPM, new_w_NHPM = weights_NHPM.tensor_split([len(old)], dim=-1)
-
-    new_v_NHPME = _take(cache.steps_v, 3, new).transpose(1, 2)
-    out_NHPE: Tensor = old_w_NHPM @ old_v_NHME + (new_w_NHPM[..., None, :] @ new_v_NHPME)[..., 0, :]
-    return out_NHPE.transpose(1, 2)
+    old, new = step_cells(pattern, position, cache.history_k.shape[2])
+    history, steps = (cache.history_k, cache.history_v), (cache.steps_k, cache.steps_v)
+    return choose_step(q)(q, history, steps, (old, new), cache.starts_N)
 
 
 def attend_last(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, starts_N: Tensor | None = None) -> Tensor:
     """(N, H, 1, E): the last row of `attend`, for whoever needs no other; it must not be padding."""
-    cells, _ = _cells(pattern, q.shape[2] - 1, q.shape[2])
-    scores_NH1M = q[:, :, -1:] / math.sqrt(q.shape[-1]) @ _take(k, 2, cells).mT
+    cells, _ = step_cells(pattern, q.shape[2] - 1, q.shape[2])
+    scores_NH1M = q[:, :, -1:] / math.sqrt(q.shape[-1]) @ take(k, 2, cells).mT
     if starts_N is not None:
-        scores_NH1M = scores_NH1M.masked_fill(~_real(cells, starts_N), -math.inf)
-    return scores_NH1M.softmax(-1) @ _take(v, 2, cells)
-
-
-def _real(cells: Sequence[int], starts_N: Tensor) -> Tensor:
-    """(N, 1, 1, M): which of these cells are no padding."""
-    cells_M = torch.tensor(cells, dtype=torch.int64, device=starts_N.device)
-    return (cells_M >= starts_N[:, None])[:, None, None]
+        scores_NH1M = scores_NH1M.masked_fill(~real(cells, starts_N), -math.inf)
+    return scores_NH1M.softmax(-1) @ take(v, 2, cells)
 
 
 @lru_cache(maxsize=1024)
-def _cells(pattern: Pattern, position: int, history: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def step_cells(pattern: Pattern, position: int, history: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The cells that this position attends to: those of the history, and those of the steps after it, oldest first."""
     cells = pattern.row(position)
     return tuple(c for c in cells if c < history), tuple(c - history for c in cells if c >= history)
@@ -178,13 +147,6 @@ def _dense(like: Tensor, shape: tuple[int, ...]) -> Tensor:
             got=f"{size} numbers for {' x '.join(map(str, shape))}",
             hint="decode fewer series, paths or steps at a time.",
         ) from error
-
-
-def _take(x: Tensor, dim: int, cells: Sequence[int]) -> Tensor:
-    """These cells; a view where they are neighbours."""
-    if cells and cells[-1] - cells[0] == len(cells) - 1:
-        return x.narrow(dim, cells[0], len(cells))
-    return x.index_select(dim, torch.tensor(cells, dtype=torch.int64, device=x.device))
 
 
 def _check_step(name: str, new: Tensor, steps: Tensor) -> None:
