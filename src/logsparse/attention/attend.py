@@ -6,6 +6,7 @@
 | backend | what it does | when `auto` takes it |
 |---|---|---|
 | native | the C++ kernel: time O(L * M), memory O(L), any strides | on a CPU, where it was built |
+| triton | Triton kernels: the same on a GPU | on a GPU, for float32, float16 and bfloat16, where triton is installed |
 | sdpa | torch's own attention | full pattern, no dropout, no padding; not where native reads channel-first memory |
 | shifted | plain torch, memory O(L * M) | otherwise |
 | dense | an L x L mask: the oracle of the tests | never |
@@ -29,12 +30,13 @@ from torch.nn.functional import scaled_dot_product_attention
 from logsparse.attention.dense import dense
 from logsparse.attention.dropout import draw_seed
 from logsparse.attention.inputs import check_attention, check_pattern, check_starts
-from logsparse.attention.native import available, native
+from logsparse.attention.native import TYPES, available, native
 from logsparse.attention.pattern import Pattern
 from logsparse.attention.shifted import pattern_weights, shifted
+from logsparse.attention.triton import check_served, serves, triton_attend
 from logsparse.errors import ConfigError
 
-BACKENDS = ("auto", "dense", "sdpa", "shifted", "native")
+BACKENDS = ("auto", "dense", "sdpa", "shifted", "native", "triton")
 
 
 def attend(
@@ -61,7 +63,7 @@ def attend(
     is_full = len(distances) == length or pattern.dense_rows >= length
     forward_mode = _has_tangent(q, k, v)
     plain = is_full and dropout == 0 and starts is None
-    chosen = _choose(q, plain, forward_mode) if backend == "auto" else backend
+    chosen = _choose(q, v, plain, forward_mode) if backend == "auto" else backend
     if chosen == "sdpa" and not plain:
         raise ConfigError(
             "Backend sdpa serves the full pattern without dropout or padding only.",
@@ -70,7 +72,9 @@ def attend(
         )
     if chosen == "native":
         _check_native(q, forward_mode)
-    seed = draw_seed(generator) if dropout > 0 else None
+    if chosen == "triton":
+        check_served(q, v)
+    seed = draw_seed(generator, q.device) if dropout > 0 else None
     # Autocast would reach some backends and not others.
     with torch.autocast(q.device.type, enabled=False):
         return _attend((q, k, v), pattern, chosen, dropout, seed, starts)
@@ -84,14 +88,14 @@ def _attend(
     seed: Tensor | None,
     starts: Tensor | None,
 ) -> Tensor:
-    q, k, v = qkv if starts is None or chosen == "native" else (_without_padding(x, starts) for x in qkv)
+    q, k, v = qkv if starts is None or chosen in {"native", "triton"} else (_without_padding(x, starts) for x in qkv)
     length = q.shape[2]
     distances = pattern.distances(length)
     if chosen == "sdpa":
         return scaled_dot_product_attention(q, k, v, is_causal=True)
     if chosen == "dense":
         return dense(q, k, v, torch.from_numpy(pattern.mask(length)).to(q.device), dropout, seed, starts)
-    over_cells = native if chosen == "native" else shifted
+    over_cells = {"native": native, "triton": triton_attend}.get(chosen, shifted)
     corner = 0 if len(distances) == length else min(pattern.dense_rows, length)
     if corner == 0:
         return over_cells(q, k, v, distances, 0, dropout, seed, starts)
@@ -124,10 +128,12 @@ def _without_padding(x_BHLD: Tensor, starts_B: Tensor) -> Tensor:
     return x_BHLD.masked_fill((where_L < starts_B[:, None])[:, None, :, None], 0)
 
 
-def _choose(q: Tensor, plain: bool, forward_mode: bool) -> str:
-    kernel = q.device.type == "cpu" and not forward_mode and available()
+def _choose(q: Tensor, v: Tensor, plain: bool, forward_mode: bool) -> str:
+    kernel = q.device.type == "cpu" and q.dtype in TYPES and not forward_mode and available()
     if plain and not (kernel and _channel_first(q)):
         return "sdpa"
+    if q.device.type == "cuda" and not forward_mode and serves(q, v):
+        return "triton"
     return "native" if kernel else "shifted"
 
 

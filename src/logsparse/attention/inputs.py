@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from logsparse.attention.pattern import Pattern
 from logsparse.errors import ConfigError, DataError
 
-DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def check_tensor(name: str, x: Any) -> None:
@@ -28,7 +29,7 @@ def check_tensor(name: str, x: Any) -> None:
         )
     if x.dtype not in DTYPES:
         raise DataError(
-            "q, k and v must be float32, float64 or bfloat16.",
+            "q, k and v must be float32, float64, bfloat16 or float16.",
             got=f"{name} of {x.dtype}",
             hint="convert them with .float().",
         )
@@ -73,6 +74,23 @@ def check_starts(starts_B: Any, like: Tensor) -> None:
             f"starts must be an int64 tensor of ({len(like)},) on {like.device}: the first real position of each row.",
             got=_kind(starts_B),
             hint="(~padding).long().argmax(1) makes it of a mask that is true on the padding.",
+        )
+
+
+def check_cells(distances: Sequence[int], first_row: int, dropout: float, length: int) -> None:
+    """What an operator takes beside its tensors."""
+    ascending = sorted(set(distances)) == list(distances)
+    if not distances or not ascending or distances[0] != 0 or distances[-1] >= length:
+        raise DataError(
+            f"distances must ascend from 0 and stay below the length, {length}.",
+            got=f"{list(distances)[:8]}",
+            hint="Pattern.distances(length) gives them.",
+        )
+    if not 0 <= first_row < length or not 0 <= dropout < 1:
+        raise DataError(
+            f"first_row must be a row, 0 to {length - 1}, and dropout at least 0 and below 1.",
+            got=f"first_row={first_row}, dropout={dropout}",
+            hint="call logsparse.attention.attend.attend, which gives both.",
         )
 
 

@@ -19,14 +19,14 @@ from typing import Any
 import torch  # before _native: torch's OpenMP runtime must be the one both use
 from torch import Tensor
 
-from logsparse.attention.inputs import check_attention, check_starts
+from logsparse.attention.inputs import check_attention, check_cells, check_starts
 from logsparse.errors import DataError
 
 _native: Any = None
 with contextlib.suppress(ImportError):  # installed without a compiler
     _native = importlib.import_module("logsparse._native")
 
-_TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
+TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
 _log = logging.getLogger(__name__)
 _told: list[str] = []
 
@@ -158,19 +158,7 @@ def _check(
     """The operator is public (`torch.ops.logsparse.attend`) and reads plain memory: nothing wrong may reach it."""
     check_attention(q, k, v)
     check_starts(starts_B, q)
-    length, ascending = q.shape[2], sorted(set(distances)) == list(distances)
-    if not distances or not ascending or distances[0] != 0 or distances[-1] >= length:
-        raise DataError(
-            f"distances must ascend from 0 and stay below the length, {length}.",
-            got=f"{list(distances)[:8]}",
-            hint="Pattern.distances(length) gives them.",
-        )
-    if not 0 <= first_row < length or not 0 <= dropout < 1:
-        raise DataError(
-            f"first_row must be a row, 0 to {length - 1}, and dropout at least 0 and below 1.",
-            got=f"first_row={first_row}, dropout={dropout}",
-            hint="call logsparse.attention.attend.attend, which gives both.",
-        )
+    check_cells(distances, first_row, dropout, q.shape[2])
     if starts_B is not None and (not starts_B.is_contiguous() or int(starts_B.min()) < 0):
         raise DataError(
             "starts must be contiguous, and no start below 0.", got=f"{starts_B.tolist()[:8]}", hint="count from 0."
@@ -202,7 +190,7 @@ def native_step(
     _, _, length, value_width = history_v.shape
     out_NPHE = q.new_empty(series, paths, heads, value_width)
     sizes = (
-        _TYPES[q.dtype],
+        TYPES[q.dtype],
         series,
         paths,
         heads,
@@ -247,4 +235,4 @@ def _number(seed: Tensor | None) -> int:
 
 
 def _sizes(q: Tensor, v: Tensor, first_row: int) -> tuple[int, ...]:
-    return _TYPES[q.dtype], *q.shape, v.shape[3], first_row, torch.get_num_threads()
+    return TYPES[q.dtype], *q.shape, v.shape[3], first_row, torch.get_num_threads()
