@@ -24,9 +24,6 @@ from torch import Tensor
 from logsparse.attention.inputs import check_attention, check_cells, check_starts
 from logsparse.errors import ConfigError, DataError
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-"""Types that the kernels serve."""
-
 _INSTALLED = importlib.util.find_spec("triton") is not None
 _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 _OLDEST = (8, 0)
@@ -35,23 +32,29 @@ _told: list[str] = []
 
 
 class Launch(NamedTuple):
-    """How the kernels are started: positions per tile, and warps per program."""
+    """How the kernels are started."""
 
     tile: int
+    """Positions per program: a power of two, 16 to 32."""
     warps: int
+    crowded: int
+    """So many distances in a stretch of one tile go through a matrix product together; fewer go one by one."""
 
 
-# By the widest channels they serve. Chosen so that no kernel spills registers on sm_80 and sm_90 (docs/LOG.md); not by
-# speed, which nobody has measured yet.
-_FORWARD = {32: Launch(64, 4), 64: Launch(64, 4), 128: Launch(32, 4), 256: Launch(16, 4)}
-_BACKWARD = {32: Launch(64, 4), 64: Launch(32, 4), 128: Launch(32, 8), 256: Launch(16, 8)}
+# By the bytes of a number, and by the most channels of a head that a row serves. Tiles and warps are chosen so that no kernel spills registers on
+# sm_80 and sm_90; `crowded` by counting operations (docs/LOG.md): tensor cores make a product cheap for the short
+# types, while in float32 it costs as many operations as one by one. Nobody has measured their speed yet.
+_NEVER = 33
+_Launches = dict[int, dict[int, Launch]]
+_LONG = {32: Launch(16, 4, 12), 64: Launch(16, 8, 12), 256: Launch(16, 8, _NEVER)}
+_FORWARD: _Launches = {4: _LONG, 2: {64: Launch(32, 4, 6), 256: Launch(16, 8, 4)}}
+_BACKWARD: _Launches = {4: _LONG, 2: {32: Launch(16, 2, 4), 64: Launch(16, 4, 4), 256: Launch(16, 8, 4)}}
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 WIDEST = 256
 """Channels per head that the kernels serve at most."""
 
-# So many distances in a stretch of one tile go through a matrix product together; fewer go one by one.
-_CROWDED = 6
 # Beyond every length.
-_END = 2**62
+_END = 2**31 - 1
 
 
 def available(device: torch.device) -> bool:
@@ -68,7 +71,7 @@ def unserved(q: Tensor, v: Tensor) -> str | None:
         return "an install without triton"
     if not available(q.device):
         return f"{q.device}, which triton does not serve"
-    if q.dtype not in DTYPES:
+    if q.dtype not in _DTYPES:
         return str(q.dtype)
     widest = max(q.shape[-1], v.shape[-1])
     return None if widest <= WIDEST else f"{widest} channels per head"
@@ -104,32 +107,40 @@ def triton_attend(
     return out_BHRE
 
 
-@lru_cache(maxsize=1024)
-def plan(distances: tuple[int, ...], tile: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Distances as the kernels read them: (offset, here, before) per tile in one row, and the single ones.
+def plan(distances: Sequence[int], launch: Launch) -> tuple[list[int], list[int]]:
+    """Distances as the kernels read them: (offset, here, before) per tile in one list, and the single ones.
 
     A crowded stretch of distances, from c * tile on, becomes the bits of a word. Queries meet it in two tiles of
     keys: c * tile positions before them, where the word counts from there on, and one tile further back.
     """
-    stretches: dict[int, list[int]] = {}
+    tile = launch.tile
+    words: dict[int, int] = {}
     for s in distances:
-        stretches.setdefault(s // tile, []).append(s)
-    crowded = {c: sum(1 << s % tile for s in found) for c, found in stretches.items() if len(found) >= _CROWDED}
-    places = sorted(crowded.keys() | {c + 1 for c in crowded})
-    tiles = [(c * tile, _signed(crowded.get(c, 0)), _signed(crowded.get(c - 1, 0))) for c in places]
-    singles = [s for s in distances if s // tile not in crowded]
-    return (*(number for row in tiles for number in row), _END), (*singles, _END)
+        words[s // tile] = words.get(s // tile, 0) | 1 << s % tile
+    words = {c: word for c, word in words.items() if word.bit_count() >= launch.crowded}
+    tiles = [
+        number
+        for c in sorted(words.keys() | {c + 1 for c in words})
+        for number in (c * tile, _signed(words.get(c, 0)), _signed(words.get(c - 1, 0)))
+    ]
+    return tiles, [s for s in distances if s // tile not in words]
 
 
 def _signed(word: int) -> int:
-    """The same 64 bits as a signed number."""
-    return word - 2**64 if word >= 2**63 else word
+    """The same 32 bits as a signed number."""
+    return word - 2**32 if word >= 2**31 else word
 
 
 @lru_cache(maxsize=256)
-def _planned(distances: tuple[int, ...], tile: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The plan in the device's memory, where it stays: a copy per call would cost more than a short kernel."""
-    tiles, singles = (torch.tensor(numbers, dtype=torch.int64, device=device) for numbers in plan(distances, tile))
+def _planned(distances: tuple[int, ...], launch: Launch, device: torch.device) -> tuple[Tensor | None, Tensor | None]:
+    """The plan in the device's memory, where it stays: a copy per call would cost more than a short kernel.
+
+    None for a list that is empty: the kernel is compiled without what it would need for it.
+    """
+    tiles, singles = (
+        torch.tensor([*numbers, _END], dtype=torch.int32, device=device) if numbers else None
+        for numbers in plan(distances, launch)
+    )
     return tiles, singles
 
 
@@ -146,7 +157,7 @@ def _attend(
     _check(q, k, v, distances, first_row, dropout, starts_B)
     out_BHRE, lse_BHR = _results(q, v, first_row)
     launch = _launch(_FORWARD, q, v)
-    cells = (*_planned(tuple(distances), launch.tile, q.device), starts_B, _checked_seed(seed, q.device))
+    cells = (*_planned(tuple(distances), launch, q.device), starts_B, _checked_seed(seed, q.device))
     run = _Run(q, v, first_row, dropout, launch)
     run("forward", q.shape[2] - first_row, (q, k, v, out_BHRE), (lse_BHR, *cells))
     return out_BHRE, lse_BHR
@@ -184,7 +195,7 @@ def _attend_backward(
     grad_q, grad_k, grad_v = (_empty(x, x.shape[2], x.shape[3]) for x in (q, k, v))
     delta_BHR = torch.empty_like(like_BHR)
     launch = _launch(_BACKWARD, q, v)
-    cells = (*_planned(tuple(distances), launch.tile, q.device), starts_B, _checked_seed(seed, q.device))
+    cells = (*_planned(tuple(distances), launch, q.device), starts_B, _checked_seed(seed, q.device))
     run = _Run(q, v, first_row, dropout, launch)
     rest = (lse_BHR.contiguous(), delta_BHR, *cells)
     run("backward_rows", q.shape[2], (q, k, v, out_BHRE, grad_BHRE, grad_q), rest)
@@ -262,6 +273,7 @@ class _Run:
     ) -> None:
         kernels = importlib.import_module("logsparse.attention.triton_kernels")
         programs = self.heads * -(-rows // self.launch.tile)
+        strided = tuple(_compact(x) for x in strided)
         strides = tuple(x.stride() for x in strided)
         with torch.cuda.device(self.device if self.device.type == "cuda" else -1):
             getattr(kernels, name)[(programs,)](
@@ -272,12 +284,18 @@ class _Run:
                 *self.widths,
                 self.launch.tile,
                 num_warps=self.launch.warps,
+                enable_fp_fusion=True,
             )
 
 
-def _launch(table: dict[int, Launch], q: Tensor, v: Tensor) -> Launch:
+def _launch(table: _Launches, q: Tensor, v: Tensor) -> Launch:
     widest = max(q.shape[3], v.shape[3])
-    return next(launch for width, launch in table.items() if widest <= width)
+    return next(launch for width, launch in table[q.element_size()].items() if widest <= width)
+
+
+def _compact(x: Tensor) -> Tensor:
+    """The same tensor, copied if a tile of it spans more memory than the kernels count in 32 bits."""
+    return x if 32 * x.stride(2) + WIDEST * x.stride(3) < 2**31 else x.contiguous()
 
 
 def _check(
