@@ -313,8 +313,8 @@ def test_errors_say_what_is_wrong() -> None:
         attend(x[:, :, :0], x[:, :, :0], x[:, :, :0], full())
     with pytest.raises(DataError, match="must share one device and one type"):
         attend(x, x.double(), x, full())
-    with pytest.raises(DataError, match="must be float32, float64 or bfloat16"):
-        attend(x.half(), x.half(), x.half(), full())
+    with pytest.raises(DataError, match="must be float32, float64, bfloat16 or float16"):
+        attend(x.int(), x.int(), x.int(), full())
 
 
 def test_without_the_extension_shifted_serves_and_says_so_once(
@@ -398,7 +398,7 @@ def test_autocast_changes_neither_the_type_nor_the_numbers(pattern: Pattern) -> 
             lambda x: attend(x.to("meta"), x, x, full()),
             "q must be a dense tensor that holds numbers. Got a meta tensor",
         ),
-        (lambda x: attend(x.long(), x.long(), x.long(), full()), "float32, float64 or bfloat16. Got q of torch.int64"),
+        (lambda x: attend(x.long(), x.long(), x.long(), full()), "float32, float64, bfloat16 or float16. Got q of torch.int64"),
         (lambda x: attention_weights(x, anything(None), full()), "k must be a torch.Tensor. Got NoneType"),
         (
             lambda x: StepCache.start(anything(None), x, paths=1, steps=1),
@@ -406,7 +406,7 @@ def test_autocast_changes_neither_the_type_nor_the_numbers(pattern: Pattern) -> 
         ),
         (
             lambda x: StepCache.start(x.long(), x.long(), paths=1, steps=1),
-            "float32, float64 or bfloat16. Got history_k",
+            "float32, float64, bfloat16 or float16. Got history_k",
         ),
         (lambda x: StepCache.start(x, x[0], paths=1, steps=1), "The history must be keys and values of"),
         (lambda x: StepCache.start(x, x[None], paths=1, steps=1), "The history must be keys and values of"),

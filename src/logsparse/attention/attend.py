@@ -154,6 +154,8 @@ def _check_native(q: Tensor, forward_mode: bool) -> None:
         if q.device.type != "cpu"
         else "forward-mode differentiation"
         if forward_mode
+        else str(q.dtype)
+        if q.dtype not in TYPES
         else "an install without the kernel"
         if not available()
         else ""

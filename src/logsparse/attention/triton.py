@@ -41,16 +41,16 @@ class Launch(NamedTuple):
     """So many distances in a stretch of one tile go through a matrix product together; fewer go one by one."""
 
 
-# By the bytes of a number, and by the most channels of a head that a row serves. Tiles and warps are chosen so that no kernel spills registers on
-# sm_80 and sm_90; `crowded` by counting operations (docs/LOG.md): tensor cores make a product cheap for the short
+# By the bytes of a number, and by the most channels of a head that a row serves. Tiles and warps are chosen so that kernels keep within their registers
+# on sm_80 and sm_90; `crowded` by counting operations (docs/LOG.md): tensor cores make a product cheap for the short
 # types, while in float32 it costs as many operations as one by one. Nobody has measured their speed yet.
 _NEVER = 33
 _Launches = dict[int, dict[int, Launch]]
-_LONG = {32: Launch(16, 4, 12), 64: Launch(16, 8, 12), 256: Launch(16, 8, _NEVER)}
-_FORWARD: _Launches = {4: _LONG, 2: {64: Launch(32, 4, 6), 256: Launch(16, 8, 4)}}
-_BACKWARD: _Launches = {4: _LONG, 2: {32: Launch(16, 2, 4), 64: Launch(16, 4, 4), 256: Launch(16, 8, 4)}}
+_LONG = {32: Launch(16, 4, 12), 64: Launch(16, 8, 12), 128: Launch(16, 8, _NEVER)}
+_FORWARD: _Launches = {4: _LONG, 2: {64: Launch(32, 4, 6), 128: Launch(16, 8, 4)}}
+_BACKWARD: _Launches = {4: _LONG, 2: {32: Launch(16, 2, 4), 64: Launch(16, 4, 4), 128: Launch(16, 8, 4)}}
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-WIDEST = 256
+WIDEST = 128
 """Channels per head that the kernels serve at most."""
 
 # Beyond every length.
