@@ -398,7 +398,10 @@ def test_autocast_changes_neither_the_type_nor_the_numbers(pattern: Pattern) -> 
             lambda x: attend(x.to("meta"), x, x, full()),
             "q must be a dense tensor that holds numbers. Got a meta tensor",
         ),
-        (lambda x: attend(x.long(), x.long(), x.long(), full()), "float32, float64, bfloat16 or float16. Got q of torch.int64"),
+        (
+            lambda x: attend(x.long(), x.long(), x.long(), full()),
+            "float32, float64, bfloat16 or float16. Got q of torch.int64",
+        ),
         (lambda x: attention_weights(x, anything(None), full()), "k must be a torch.Tensor. Got NoneType"),
         (
             lambda x: StepCache.start(anything(None), x, paths=1, steps=1),

@@ -26,7 +26,7 @@ ORDER = [
     "pictures", "progress",
     "attention.panels", "attention.draw",
     "attention.inputs", "attention.dropout", "attention.dense", "attention.shifted", "attention.native",
-    "attention.attend",
+    "attention.triton_kernels", "attention.triton", "attention.attend",
     "attention.weights", "attention.step", "attention.layer",
     "model.inverse_cdf", "model.likelihood", "model.network", "model.decode", "model.transformer", "model.recurrent",
     "model.kalman", "model.statespace", "model.sample", "model.attending",

@@ -155,5 +155,5 @@ def test_float16_is_served_on_a_cpu_by_plain_torch() -> None:
         got = front.attend(q, k, v, pattern)
         assert got.dtype == torch.float16
         assert torch.allclose(got.float(), front.attend(q.float(), k.float(), v.float(), pattern), atol=2e-3)
-    with pytest.raises(ConfigError, match="Backend native .* Got torch.float16"):
+    with pytest.raises(ConfigError, match=r"Backend native .* Got torch.float16"):
         front.attend(q, k, v, logsparse(), backend="native")

@@ -26,9 +26,8 @@ from logsparse.attention.pattern import full, logsparse
 NAMES = ("forward", "backward_rows", "backward_keys")
 CASES = [
     (torch.float32, 32, logsparse(), True),
-    (torch.float32, 64, full(), True),
+    (torch.float32, 64, full(), False),
     (torch.bfloat16, 32, logsparse(), True),
-    (torch.bfloat16, 64, logsparse(), False),
 ]
 
 

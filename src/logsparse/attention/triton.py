@@ -41,9 +41,9 @@ class Launch(NamedTuple):
     """So many distances in a stretch of one tile go through a matrix product together; fewer go one by one."""
 
 
-# By the bytes of a number, and by the most channels of a head that a row serves. Tiles and warps are chosen so that kernels keep within their registers
-# on sm_80 and sm_90; `crowded` by counting operations (docs/LOG.md): tensor cores make a product cheap for the short
-# types, while in float32 it costs as many operations as one by one. Nobody has measured their speed yet.
+# By the bytes of a number, and by the most channels of a head that a row serves. Tiles and warps are chosen so that
+# kernels keep within their registers on sm_80 and sm_90; `crowded` by counting operations (docs/LOG.md): tensor cores
+# make a product cheap for the short types, while float32 pays for every pair of it. Their speed is not measured yet.
 _NEVER = 33
 _Launches = dict[int, dict[int, Launch]]
 _LONG = {32: Launch(16, 4, 12), 64: Launch(16, 8, 12), 128: Launch(16, 8, _NEVER)}
@@ -101,9 +101,9 @@ def triton_attend(
     starts_B: Tensor | None,
 ) -> Tensor:
     """q, k (B, H, L, D), v (B, H, L, E) -> rows from `first_row` on, (B, H, R, E)."""
-    out_BHRE: Tensor = torch.ops.logsparse.attend_triton(
-        q, k, v, list(distances), first_row, dropout, seed, starts_B
-    )[0]
+    out_BHRE: Tensor = torch.ops.logsparse.attend_triton(q, k, v, list(distances), first_row, dropout, seed, starts_B)[
+        0
+    ]
     return out_BHRE
 
 
@@ -239,7 +239,7 @@ def _no_gradients(_ctx: Any, *_grads: Tensor) -> NoReturn:
 
 
 # Not torch.library.custom_op: its first call imports torch._dynamo and sympy.
-_library = torch.library.Library("logsparse", "FRAGMENT")
+_library: Any = torch.library.Library("logsparse", "FRAGMENT")  # type: ignore[no-untyped-call]
 _REST = "SymInt[] distances, SymInt first_row, float dropout, Tensor? seed, Tensor? starts"
 _library.define(
     f"attend_triton(Tensor q, Tensor k, Tensor v, {_REST}) -> (Tensor, Tensor)", tags=torch.Tag.pt2_compliant_tag
@@ -268,9 +268,7 @@ class _Run:
         self.sizes = heads, length, first_row, int(dropout * 2**24 + 0.5)
         self.rates = math.log2(math.e) / math.sqrt(width), 1 / (1 - dropout)
 
-    def __call__(
-        self, name: str, rows: int, strided: tuple[Tensor, ...], rest: tuple[Tensor | None, ...]
-    ) -> None:
+    def __call__(self, name: str, rows: int, strided: tuple[Tensor, ...], rest: tuple[Tensor | None, ...]) -> None:
         kernels = importlib.import_module("logsparse.attention.triton_kernels")
         programs = self.heads * -(-rows // self.launch.tile)
         strided = tuple(_compact(x) for x in strided)
@@ -313,7 +311,9 @@ def _check(
     check_cells(distances, first_row, dropout, q.shape[2])
     check_served(q, v)
     if starts_B is not None and not starts_B.is_contiguous():
-        raise DataError("starts must be contiguous.", got=f"a stride of {starts_B.stride()}", hint="starts.contiguous().")
+        raise DataError(
+            "starts must be contiguous.", got=f"a stride of {starts_B.stride()}", hint="starts.contiguous()."
+        )
 
 
 def check_served(q: Tensor, v: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Tensors, strides, a plan of distances -> attention and its gradients on a GPU: the kernels that `attention.triton` launches.
+"""Tensors, strides, a plan of distances -> attention and its gradients on a GPU: what `attention.triton` launches.
 
 Each program owns one tile of one head: of queries in `forward` and `backward_rows`, of keys in `backward_keys`. A
 distance pairs a tile of queries with one shifted, contiguous tile of keys, so nothing is gathered; keys meet their
@@ -25,7 +25,13 @@ GOLDEN = tl.constexpr(0x9E3779B9)
 
 @triton.jit(do_not_specialize=["sizes"])
 def forward(
-    tensors: tl.tuple, strides: tl.tuple, sizes: tl.tuple, rates: tl.tuple, WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, TILE: tl.constexpr
+    tensors: tl.tuple,
+    strides: tl.tuple,
+    sizes: tl.tuple,
+    rates: tl.tuple,
+    WIDTH: tl.constexpr,
+    VALUE_WIDTH: tl.constexpr,
+    TILE: tl.constexpr,
 ) -> None:
     """Fill out and lse, the base-2 log-sum-exp per row, from q, k, v; both begin at `first_row`."""
     q, k, v, out, lse, tiles, singles, starts, seed = tensors
@@ -92,7 +98,13 @@ def forward(
 
 @triton.jit(do_not_specialize=["sizes"])
 def backward_rows(
-    tensors: tl.tuple, strides: tl.tuple, sizes: tl.tuple, rates: tl.tuple, WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, TILE: tl.constexpr
+    tensors: tl.tuple,
+    strides: tl.tuple,
+    sizes: tl.tuple,
+    rates: tl.tuple,
+    WIDTH: tl.constexpr,
+    VALUE_WIDTH: tl.constexpr,
+    TILE: tl.constexpr,
 ) -> None:
     """Fill the gradient of q, and per row delta = grad . out, which `backward_keys` reads."""
     q, k, v, out, grad, grad_q, lse, delta, tiles, singles, starts, seed = tensors
@@ -150,7 +162,13 @@ def backward_rows(
 
 @triton.jit(do_not_specialize=["sizes"])
 def backward_keys(
-    tensors: tl.tuple, strides: tl.tuple, sizes: tl.tuple, rates: tl.tuple, WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr, TILE: tl.constexpr
+    tensors: tl.tuple,
+    strides: tl.tuple,
+    sizes: tl.tuple,
+    rates: tl.tuple,
+    WIDTH: tl.constexpr,
+    VALUE_WIDTH: tl.constexpr,
+    TILE: tl.constexpr,
 ) -> None:
     """Fill the gradients of k and v: each key gathers from the rows that see it."""
     q, k, v, grad, grad_k, grad_v, lse, delta, tiles, singles, starts, seed = tensors
@@ -227,7 +245,7 @@ def _room(width: int) -> int:
 
 @triton.jit
 def _place(rows: tl.tensor, TILE: tl.constexpr) -> tl.tensor:
-    """This program's head, counted over the whole batch, and where its tile begins among so many rows."""
+    """Head of this program, counted over the whole batch, and where its tile begins among so many rows."""
     # One axis for both: the others hold 65,535 programs only.
     tiles = tl.cdiv(rows, TILE)
     program = tl.program_id(0)
@@ -305,7 +323,7 @@ def _mix(x: tl.tensor) -> tl.tensor:
 
 @triton.jit
 def _row_hash(seed: tl.tensor, batch: tl.tensor, head: tl.tensor, rows_T: tl.tensor) -> tl.tensor:
-    """What the rule of `attention.dropout` makes of seed, batch, head and position; nothing where there is no dropout."""
+    """What the rule of `attention.dropout` makes of seed, batch, head and position; unused without dropout."""
     hash_T = rows_T.to(tl.uint32)
     if seed is not None:
         number = tl.load(seed)
