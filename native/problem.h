@@ -54,6 +54,5 @@ struct StepProblem {
   }
 LOGSPARSE_DECLARE(baseline)
 LOGSPARSE_DECLARE(avx2)
-LOGSPARSE_DECLARE(avx512)
 
 }  // namespace logsparse
