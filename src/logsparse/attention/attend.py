@@ -13,8 +13,8 @@
 
 All of them give the same numbers for finite inputs, with dropout too: its mask depends on the seed and the cell only.
 NaNs are not isolated between rows: where SDPA or triton serves, they spread as 0 * NaN does. Padding is never seen,
-NaN or not: no weight goes to it, and its own rows are 0. The result has the type of q, autocast or not. The kernel keeps
-its log-sum-exp in the type of q: float32 gradients lose digits where scores pass 1e4.
+NaN or not: no weight goes to it, and its own rows are 0. The result has the type of q, autocast or not. The kernel
+keeps its log-sum-exp in the type of q: float32 gradients lose digits where scores pass 1e4.
 The Triton kernels were run in an interpreter and compiled for sm_80 and sm_90, but not yet run on a GPU: no speed is
 claimed for them, and `benchmarks/gpu.py` measures it.
 `torch.compile(fullgraph=True)` takes dropout from the global generator only.
