@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from logsparse.attention import attend as front
 from logsparse.attention import native as native_module
 from logsparse.attention.attend import attend, attention_weights
+from logsparse.attention.backends import Call, choose
 from logsparse.attention.dense import dense
 from logsparse.attention.dropout import factors
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
@@ -125,21 +125,12 @@ def test_sdpa_serves_the_full_pattern() -> None:
     assert_equal_to_oracle(results("auto", qkv, full()), results("dense", qkv, full()), 1e-10)
 
 
-@pytest.mark.parametrize(("seed", "by_kernel"), [(0, True), (1, False)])
-def test_full_attention_is_the_kernel_s_where_memory_is_channel_first(
-    seed: int, by_kernel: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    called: list[bool] = []
-
-    def watched(*inputs: Any) -> Tensor:
-        called.append(True)
-        return native_module.native(*inputs)
-
-    monkeypatch.setattr(front, "native", watched)
+@pytest.mark.parametrize(("seed", "name"), [(0, "native"), (1, "sdpa")])
+def test_full_attention_is_the_kernel_s_where_memory_is_channel_first(seed: int, name: str) -> None:
     for pattern in (full(), logsparse(dense_rows=99)):
         qkv = random_inputs((2, 2, 65, 7), seed=seed)
+        assert choose("auto", Call(*qkv, *pattern.cells_of(65))).name == name
         assert_equal_to_oracle(results("auto", qkv, pattern), results("dense", qkv, full()), 1e-10)
-    assert called == ([True, True] if by_kernel else [])
 
 
 def test_more_dense_rows_than_rows_is_full_attention() -> None:
@@ -177,13 +168,13 @@ def test_no_output_depends_on_a_later_input(
 
 def without_padding(qkv: tuple[Tensor, Tensor, Tensor], pattern: Pattern, starts: Tensor) -> list[Tensor]:
     """Each batch row by itself, cut off at its start, by the oracle; zeros where the padding was."""
-    mask = torch.from_numpy(pattern.mask(qkv[0].shape[2]))
+    distances, dense_rows = pattern.cells_of(qkv[0].shape[2])
     out = torch.zeros_like(qkv[2]).detach()
     rows = []
     for b, s in enumerate(starts.tolist()):
-        if s < len(mask):
+        if s < qkv[0].shape[2]:
             q, k, v = (x[b : b + 1, :, s:] for x in qkv)
-            rows.append((b, s, dense(q, k, v, mask[s:, s:], 0.0, None, None)))
+            rows.append((b, s, dense(q, k, v, distances, max(0, dense_rows - s), 0.0, None, None)))
     incoming = torch.randn(out.shape, generator=torch.Generator().manual_seed(8), dtype=torch.float64).to(out.dtype)
     for b, s, found in rows:
         out[b, :, s:] = found[0].detach()
@@ -313,8 +304,8 @@ def test_errors_say_what_is_wrong() -> None:
         attend(x[:, :, :0], x[:, :, :0], x[:, :, :0], full())
     with pytest.raises(DataError, match="must share one device and one type"):
         attend(x, x.double(), x, full())
-    with pytest.raises(DataError, match="must be float32, float64 or bfloat16"):
-        attend(x.half(), x.half(), x.half(), full())
+    with pytest.raises(DataError, match="must be float32, float64, bfloat16 or float16"):
+        attend(x.int(), x.int(), x.int(), full())
 
 
 def test_without_the_extension_shifted_serves_and_says_so_once(
@@ -344,7 +335,7 @@ def test_forward_mode_differentiation_gives_the_right_tangent() -> None:
         return found
 
     assert torch.allclose(by("auto"), by("dense"), atol=1e-5)
-    with pytest.raises(ConfigError, match=r"Got forward-mode differentiation. Hint: use backend='shifted'"):
+    with pytest.raises(ConfigError, match=r"Got forward-mode differentiation. Hint: use backend='auto'"):
         by("native")
 
 
@@ -398,7 +389,10 @@ def test_autocast_changes_neither_the_type_nor_the_numbers(pattern: Pattern) -> 
             lambda x: attend(x.to("meta"), x, x, full()),
             "q must be a dense tensor that holds numbers. Got a meta tensor",
         ),
-        (lambda x: attend(x.long(), x.long(), x.long(), full()), "float32, float64 or bfloat16. Got q of torch.int64"),
+        (
+            lambda x: attend(x.long(), x.long(), x.long(), full()),
+            "float32, float64, bfloat16 or float16. Got q of torch.int64",
+        ),
         (lambda x: attention_weights(x, anything(None), full()), "k must be a torch.Tensor. Got NoneType"),
         (
             lambda x: StepCache.start(anything(None), x, paths=1, steps=1),
@@ -406,7 +400,7 @@ def test_autocast_changes_neither_the_type_nor_the_numbers(pattern: Pattern) -> 
         ),
         (
             lambda x: StepCache.start(x.long(), x.long(), paths=1, steps=1),
-            "float32, float64 or bfloat16. Got history_k",
+            "float32, float64, bfloat16 or float16. Got history_k",
         ),
         (lambda x: StepCache.start(x, x[0], paths=1, steps=1), "The history must be keys and values of"),
         (lambda x: StepCache.start(x, x[None], paths=1, steps=1), "The history must be keys and values of"),
@@ -439,3 +433,14 @@ def test_autocast_changes_neither_the_type_nor_the_numbers(pattern: Pattern) -> 
 def test_a_mistake_is_told_and_nothing_broadcasts(act: Callable[[torch.Tensor], object], message: str) -> None:
     with pytest.raises(LogsparseError, match=re.escape(message)):
         act(torch.ones(1, 2, 5, 4))
+
+
+@pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
+@pytest.mark.parametrize("length", [1, 7, 130])
+def test_the_oracle_sees_the_cells_of_the_pattern_s_mask(pattern: Pattern, length: int) -> None:
+    # Equal scores, and values that name their cell: the result is the mean over the cells seen.
+    q = torch.zeros(1, 1, length, 1, dtype=torch.float64)
+    cells = torch.eye(length, dtype=torch.float64)[None, None]
+    mask = torch.from_numpy(pattern.mask(length)).double()
+    got = dense(q, q, cells, *pattern.cells_of(length), 0.0, None, None)[0, 0]
+    torch.testing.assert_close(got, mask / mask.sum(1, keepdim=True))

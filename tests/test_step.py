@@ -12,9 +12,15 @@ from logsparse.attention.attend import attend
 from logsparse.attention.dense import dense
 from logsparse.attention.native import _native
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
-from logsparse.attention.step import StepCache, _cells, attend_last, attend_step, attend_step_plainly
+from logsparse.attention.shifted import shifted_step
+from logsparse.attention.step import StepCache, attend_last, attend_step, step_cells
 
 PATTERNS = [full(), logsparse(), local(5), restart(7, 2), from_distances([0, 3]), full(dense_rows=4)]
+
+
+def plainly(q: Tensor, cache: StepCache, cells: tuple[tuple[int, ...], tuple[int, ...]]) -> Tensor:
+    """The oracle."""
+    return shifted_step(q, (cache.history_k, cache.history_v), (cache.steps_k, cache.steps_v), cells, cache.starts_N)
 
 
 def filled(
@@ -66,7 +72,7 @@ def test_every_level_of_the_kernel_gives_the_plain_answer(
 ) -> None:
     q, cache = filled(**sizes, dtype=dtype)
     position = cache.length - 1
-    expected = attend_step_plainly(q, cache, *_cells(pattern, position, sizes["history"]))
+    expected = plainly(q, cache, step_cells(pattern, position, sizes["history"]))
     best = _native.level()
     try:
         for level in _native.levels():
@@ -89,7 +95,7 @@ def test_padding_of_a_history_is_not_there(
     )
     position = cache.length - 1
     found = attend_step(q, cache, pattern, position)
-    plain = attend_step_plainly(q, cache, *_cells(pattern, position, history))
+    plain = plainly(q, cache, step_cells(pattern, position, history))
     torch.testing.assert_close(found, plain, rtol=1e-12, atol=1e-12)
     for n, start in enumerate(starts):
         rows = [c for c in pattern.row(position) if c >= start]
@@ -107,13 +113,13 @@ def test_a_position_inside_the_padding_gives_zeros() -> None:
     found = attend_step(q, cache, logsparse(), 4)
     assert (found[:2] == 0).all()
     assert (found[2] != 0).all()
-    torch.testing.assert_close(found, attend_step_plainly(q, cache, *_cells(logsparse(), 4, 9)))
+    torch.testing.assert_close(found, plainly(q, cache, step_cells(logsparse(), 4, 9)))
 
 
 def test_large_scores_do_not_overflow() -> None:
     q, cache = filled(paths=4, history=9, taken=3, width=8, value_width=8, turned=True, dtype=torch.float32)
     found = attend_step(1e4 * q, cache, full(), cache.length - 1)
-    expected = attend_step_plainly(1e4 * q, cache, *_cells(full(), cache.length - 1, 9))
+    expected = plainly(1e4 * q, cache, step_cells(full(), cache.length - 1, 9))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -129,7 +135,7 @@ def test_a_query_of_any_strides_is_taken_as_it_is() -> None:
 def test_the_last_row_alone_is_the_last_of_all_rows(pattern: Pattern, length: int) -> None:
     draw = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(3, 2, length, width, generator=draw) for width in (5, 5, 7))
-    every = dense(q, k, v, torch.from_numpy(pattern.mask(length)), 0.0, None, None)
+    every = dense(q, k, v, *pattern.cells_of(length), 0.0, None, None)
     torch.testing.assert_close(attend_last(q, k, v, pattern), every[:, :, -1:])
     starts_N = torch.tensor([0, length - 1, length // 2])
     padded = attend(q, k, v, pattern, backend="dense", starts=starts_N)

@@ -6,14 +6,17 @@
 | backend | what it does | when `auto` takes it |
 |---|---|---|
 | native | the C++ kernel: time O(L * M), memory O(L), any strides | on a CPU, where it was built |
+| triton | Triton kernels: the same on a GPU | on a GPU, for float32, float16 and bfloat16, where triton is installed |
 | sdpa | torch's own attention | full pattern, no dropout, no padding; not where native reads channel-first memory |
 | shifted | plain torch, memory O(L * M) | otherwise |
 | dense | an L x L mask: the oracle of the tests | never |
 
 All of them give the same numbers for finite inputs, with dropout too: its mask depends on the seed and the cell only.
-NaNs are not isolated between rows that see their whole past: they spread as 0 * NaN does. Padding is never seen, NaN or
-not: no weight goes to it, and its own rows are 0. The result has the type of q, autocast or not. The kernel keeps
-its log-sum-exp in the type of q: float32 gradients lose digits where scores pass 1e4.
+NaNs are not isolated between rows that see their whole past, nor where triton serves: they spread as 0 * NaN does.
+Padding is never seen, NaN or not: no weight goes to it, and its own rows are 0. The result has the type of q, autocast
+or not. The kernel keeps its log-sum-exp in the type of q: float32 gradients lose digits where scores pass 1e4.
+The Triton kernels were run in an interpreter and compiled for sm_80 and sm_90, but not yet run on a GPU: no speed is
+claimed for them, and `benchmarks/gpu.py` measures it.
 `torch.compile(fullgraph=True)` takes dropout from the global generator only.
 """
 
@@ -22,6 +25,7 @@ its log-sum-exp in the type of q: float32 gradients lose digits where scores pas
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -53,7 +57,9 @@ def attend(
     check_attention(q, k, v)
     check_starts(starts, q)
     _check_settings(backend, dropout, generator)
-    distances, dense_rows = pattern.cells_of(q.shape[2])
+    # The compiler traces through a cache, and warns of it.
+    cells_of = Pattern.cells_of if torch.compiler.is_compiling() else _cells_of
+    distances, dense_rows = cells_of(pattern, q.shape[2])
     call = Call(q, k, v, distances, dense_rows, dropout, None, starts)
     chosen = choose(backend, call)
     seed = draw_seed(generator, q.device) if dropout > 0 else None
@@ -73,6 +79,12 @@ def attention_weights(
     if starts is not None:
         q, k = without_padding(q, starts), without_padding(k, starts)
     return pattern_weights(q, k, distances, starts), distances
+
+
+@lru_cache(maxsize=1024)
+def _cells_of(pattern: Pattern, length: int) -> tuple[tuple[int, ...], int]:
+    """Computed once per pattern and length."""
+    return pattern.cells_of(length)
 
 
 def _check_settings(backend: str, dropout: float, generator: object) -> None:

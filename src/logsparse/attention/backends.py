@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from logsparse.attention.native import TYPES, available, has_tangent, native, native_step
-from logsparse.attention.triton import triton_attend, unserved
+from logsparse.attention.triton import WIDEST, triton_attend, unserved
 from logsparse.attention.dense import dense
 from logsparse.attention.inputs import without_padding
 from logsparse.attention.shifted import shifted, shifted_step, with_dense_rows
@@ -127,7 +127,7 @@ def choose(name: str, call: Call) -> Backend:
         allowed = [row for row in TABLE if row.automatic_on is None or device in row.automatic_on]
         serving = [row for row in allowed if row.unserved(call) is None]
         # SDPA reads channel-first memory several times slower than the kernel does.
-        found = serving[1] if _channel_first(call.q) and serving[1].name == "native" else serving[0]
+        found = _BY_NAME["native"] if _channel_first(call.q) and _BY_NAME["native"] in serving else serving[0]
         _tell(call)
         return found
     found = _BY_NAME[name]
@@ -152,7 +152,7 @@ _BY_NAME = {row.name: row for row in TABLE}
 _RULES = {
     "sdpa": "Backend sdpa serves the full pattern without dropout or padding only.",
     "native": "Backend native runs on a CPU, where it was built, forward and backward.",
-    "triton": "Backend triton runs on a GPU of compute capability 8.0 or newer, forward and backward.",
+    "triton": f"Backend triton serves float32, float16 and bfloat16 of at most {WIDEST} channels on a GPU.",
 }
 
 

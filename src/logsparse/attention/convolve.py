@@ -20,7 +20,7 @@ from logsparse.errors import DataError
 
 Projected = tuple[Tensor, Tensor, Tensor]
 
-_ALIGN = 32  # sums_align of native/problem.h
+_ALIGN = 16  # sums_align of native/problem.h
 
 
 def project(

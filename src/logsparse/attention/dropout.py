@@ -23,9 +23,13 @@ _LOW = 0xFFFFFFFF
 _GOLDEN = 0x9E3779B9
 
 
-def draw_seed(generator: torch.Generator | None) -> Tensor:
-    """One whole number as a tensor, so that drawing it does not interrupt a compiled graph."""
-    return torch.randint(0, 2**62, (), generator=generator, dtype=torch.int64)
+def draw_seed(generator: torch.Generator | None, device: torch.device) -> Tensor:
+    """One whole number as a tensor, so that drawing it neither interrupts a compiled graph nor waits for a GPU.
+
+    It is drawn where the generator is; without one, by the global generator of `device`.
+    """
+    where = device if generator is None else generator.device
+    return torch.randint(0, 2**62, (), generator=generator, dtype=torch.int64, device=where)
 
 
 def factors(seed: Tensor, heads: tuple[int, int], position: Tensor, distance: Tensor, rate: float) -> Tensor:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from logsparse.attention.pattern import Pattern
 from logsparse.errors import ConfigError, DataError
 
-DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def check_tensor(name: str, x: Any) -> None:
@@ -28,7 +29,7 @@ def check_tensor(name: str, x: Any) -> None:
         )
     if x.dtype not in DTYPES:
         raise DataError(
-            "q, k and v must be float32, float64 or bfloat16.",
+            "q, k and v must be float32, float64, bfloat16 or float16.",
             got=f"{name} of {x.dtype}",
             hint="convert them with .float().",
         )
@@ -83,6 +84,24 @@ def without_padding(x_BLC: Tensor, starts_B: Tensor | None) -> Tensor:
     where_L = torch.arange(x_BLC.shape[-2], device=x_BLC.device)
     hidden_BL = where_L < starts_B[:, None]
     return x_BLC.masked_fill(hidden_BL.reshape(len(x_BLC), *(1,) * (x_BLC.ndim - 3), -1, 1), 0)
+
+
+def check_cells(distances: Sequence[int], dropout: float, length: int, **rows: tuple[int, int]) -> None:
+    """What an operator takes beside its tensors; `rows`: name=(a number of rows, the most it may be)."""
+    ascending = sorted(set(distances)) == list(distances)
+    if not distances or not ascending or distances[0] != 0 or distances[-1] >= length:
+        raise DataError(
+            f"distances must ascend from 0 and stay below the length, {length}.",
+            got=f"{list(distances)[:8]}",
+            hint="Pattern.distances(length) gives them.",
+        )
+    for name, (count, most) in rows.items():
+        if not 0 <= count <= most or not 0 <= dropout < 1:
+            raise DataError(
+                f"{name} must be 0 to {most}, and dropout at least 0 and below 1.",
+                got=f"{name}={count}, dropout={dropout}",
+                hint="call logsparse.attention.attend.attend, which gives both.",
+            )
 
 
 def _kind(x: Any) -> str:

@@ -19,7 +19,7 @@ import torch  # before _native: torch's OpenMP runtime must be the one both use
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from logsparse.attention.inputs import check_attention, check_starts
+from logsparse.attention.inputs import check_attention, check_cells, check_starts
 from logsparse.errors import DataError
 
 _native: Any = None
@@ -205,19 +205,8 @@ def _check(
     """The operator is public (`torch.ops.logsparse.attend`) and reads plain memory: nothing wrong may reach it."""
     check_attention(q, k, v)
     check_starts(starts_B, q)
-    length, ascending = q.shape[2], sorted(set(distances)) == list(distances)
-    if not distances or not ascending or distances[0] != 0 or distances[-1] >= length:
-        raise DataError(
-            f"distances must ascend from 0 and stay below the length, {length}.",
-            got=f"{list(distances)[:8]}",
-            hint="Pattern.distances(length) gives them.",
-        )
-    if not 0 <= dense_rows <= length or not 0 <= dropout < 1:
-        raise DataError(
-            f"dense_rows must be 0 to {length}, and dropout at least 0 and below 1.",
-            got=f"dense_rows={dense_rows}, dropout={dropout}",
-            hint="call logsparse.attention.attend.attend, which gives both.",
-        )
+    length = q.shape[2]
+    check_cells(distances, dropout, length, dense_rows=(dense_rows, length))
     check_starts_memory(starts_B)
 
 

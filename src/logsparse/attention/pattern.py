@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from logsparse.attention.reach import Bools, count_paths, layers_until_complete, received
@@ -72,7 +71,8 @@ class Pattern:
 
     def cells_of(self, length: int) -> tuple[tuple[int, ...], int]:
         """Distances, and how many first rows see their whole past: all of them where the distances leave out nothing."""
-        return _cells_of(self, length)
+        distances = self.distances(length)
+        return distances, length if len(distances) == length else min(self.dense_rows, length)
 
     def mask(self, length: int) -> Bools:
         """(L, L): entry [l, j] says whether row l attends to cell j."""
@@ -112,13 +112,6 @@ class Pattern:
         span = query - key + 1
         dense_cells = min(max(self.dense_rows - key, 0), span)
         return count_paths(self.distances(span), span, dense_cells, edges)
-
-
-@lru_cache(maxsize=1024)
-def _cells_of(pattern: Pattern, length: int) -> tuple[tuple[int, ...], int]:
-    """Computed once per pattern and length."""
-    distances = pattern.distances(length)
-    return distances, length if len(distances) == length else min(pattern.dense_rows, length)
 
 
 def full(*, dense_rows: int = 0) -> Pattern:

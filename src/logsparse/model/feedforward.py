@@ -19,7 +19,7 @@ import logsparse.attention.native as native
 from logsparse.errors import DataError
 
 EPSILON = 1e-5
-_ALIGN = 32  # sums_align of native/problem.h
+_ALIGN = 16  # sums_align of native/problem.h
 
 
 class Weights(NamedTuple):
