@@ -5,6 +5,7 @@ and draws around that one path, as the authors did. `decode` reads the history o
 `decode_plainly` makes a whole forward pass a step, short and obvious: its oracle. A network that learned from blind
 windows too can tell the laws of all steps in one forward pass, without feeding anything back; `two-way` is the mean of
 that and of `ancestral`, quantile by quantile: one is better on ordinary days, the other after a break (docs/LOG.md).
+`direct` is that forward pass alone, without any path: for millions of series.
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ from logsparse.model.network import Decoded, Network
 
 METHODS = ("ancestral", "mean-path")
 
+ACCURACY = 0.05
+"""What drawing may add to a forecast that is not told how many paths to draw: the RMS error of every quantile asked for,
+in widths of the 80 % interval."""
+# The farthest tail asked for -> paths that keep to it, as measured (docs/LOG.md); the last serves all farther ones.
+_PATHS = {"ancestral": {0.1: 32, 0.05: 50, 0.01: 200}, "two-way": {0.1: 10, 0.05: 16, 0.01: 64}}
+
 Keys = NDArray[np.uint64]
 
 # At least so many points of all paths' laws together make a quantile, and so many lie beyond the outermost level.
@@ -42,6 +49,9 @@ _NEVER = -1e4
 # A lag may reach a value before the window whose size the scale does not know: beyond so many scales it is cut, lest
 # squares of it are infinite.
 _FARTHEST = 1e4
+
+# 1 - 0.9 is a little less than 0.1.
+_ROUNDED = 1 - 1e-9
 
 # float32 knows no number between 1 and this much less.
 _EDGE = 2.0**-24
@@ -104,14 +114,24 @@ class Stepwise(Network, Generic[Memory]):
         """Read one more position of every path: (B, N, P)."""
 
     def forecast(self, batch: Batch, uniform_BNH: Tensor, levels: Sequence[float], method: str) -> Decoded:
-        """Step by step, or that and all steps at once."""
+        """Step by step, all steps at once, or both."""
+        if method == "direct":
+            return decode_at_once(self, batch, levels)
         if method == "two-way":
             return decode_two_ways(self, batch, uniform_BNH, levels)
         return decode(self, batch, uniform_BNH, levels, method)
 
+    def paths_needed(self, levels: Sequence[float], method: str) -> int:
+        """Enough for `ACCURACY`; none where one law tells each step."""
+        if method not in _PATHS:
+            return 0
+        tail = min(min(level, 1 - level) for level in levels)
+        table = _PATHS[method]
+        return next((paths for farthest, paths in table.items() if tail >= farthest * _ROUNDED), max(table.values()))
+
     def paths_read(self, paths: int, method: str) -> int:
         """Every path that is fed its own samples; only one is fed the mean."""
-        return 1 if method == "mean-path" else paths
+        return paths if method in _PATHS else 1
 
     def inputs(self, batch: Batch, generator: Generator | None = None) -> Tensor:
         """(B, L, I): scaled lags, profiles and spreads, whether they were seen, covariates, embeddings."""
@@ -152,6 +172,18 @@ def decode_two_ways(network: Stepwise[Any], batch: Batch, uniform_BNH: Tensor, l
     if network.likelihood.whole:
         paths_BNH, quantiles_BQH = (paths_BNH + 0.5).floor(), (quantiles_BQH + 0.5).floor()
     return Decoded(paths_BNH, between(stepwise.mean_BH, law.mean), quantiles_BQH)
+
+
+@torch.no_grad()
+def decode_at_once(network: Stepwise[Any], batch: Batch, levels: Sequence[float]) -> Decoded:
+    """Every step by itself, from one forward pass: exact quantiles, and no paths."""
+    law = laws_at_once(network, batch)
+    quantiles_BQH = law.quantile(levels).movedim(-1, 1)
+    return Decoded(
+        quantiles_BQH.new_empty(len(batch), 0, batch.horizon),
+        network.bounded(law.mean, batch),
+        network.bounded(quantiles_BQH.flatten(1), batch).view(quantiles_BQH.shape),
+    )
 
 
 def laws_at_once(network: Stepwise[Any], batch: Batch) -> Distribution:

@@ -56,7 +56,7 @@ def sample(
         np.empty((len(pairs), ask.paths, horizon), np.float32) if ask.keep_paths else None,
     )
     device = next(network.parameters()).device
-    size, parts = _split(network, windows, network.paths_read(ask.paths, ask.method))
+    size, parts = _split(network, windows, max(1, network.paths_read(ask.paths, ask.method)))
     key_W = window_keys(windows.panel, pairs)
     for begin in range(0, len(pairs), size):
         part = slice(begin, begin + size)
