@@ -4,7 +4,7 @@
 
 Networks are the defaults, hardly trained: time does not depend on it. The reference draws 100 paths, as it did by
 default; this version draws as many as it needs, or none (`direct`). `m4` is M4-Hourly, 414 series, 48 steps; `backtest`
-735 windows of 96 quarter hours; `many` 10,000 series of 500 hours, 24 steps (the reference forecasts a part of them, and
+735 windows of 96 quarter hours; `many` 10,000 series of 500 hours, 24 steps (the reference forecasts some of them, and
 rates are compared); `one` a single series. The error is that of the 0.1 and 0.9 quantiles of `m4` after a training of
 some minutes, against 10,000 paths: RMS, in widths of the 80 % interval.
 """
@@ -78,7 +78,7 @@ class Case(NamedTuple):
 
     model: ls.LogSparse
     run: Callable[[], Any]
-    count: int
+    series: int
 
 
 def cases_of(settings: dict[str, Any], part: int) -> dict[str, Case]:
@@ -116,7 +116,7 @@ def serve(version: str) -> None:
         case.model.config_ = replace(case.model.config_, method=method)  # type: ignore[arg-type]
         begin = time.perf_counter()
         case.run()
-        print(json.dumps((time.perf_counter() - begin) / case.count), flush=True)
+        print(json.dumps((time.perf_counter() - begin) / case.series), flush=True)
 
 
 class Version:
@@ -192,7 +192,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--cases", default=",".join(CASES))
-    parser.add_argument("--minutes", type=float, default=2.0, help="training before the error is measured; 0: not at all")
+    parser.add_argument(
+        "--minutes", type=float, default=2.0, help="training before the error is measured; 0: not at all"
+    )
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)

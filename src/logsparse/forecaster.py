@@ -62,9 +62,9 @@ class Plan:
 class LogSparse(Forecaster):
     """`config` sets everything; without it the settings follow from the data (`config_` tells them after `fit`).
 
-    `minutes` bounds the training of each seed. With `samples`, a forecast draws so many sample paths and `forecast` keeps
-    them; without, it draws as many as accurate quantiles need, and keeps none. The same seed gives the same result on one
-    machine with the same number of threads and without `minutes`, which follow the clock.
+    `minutes` bounds the training of each seed. `samples` is the number of sample paths that a forecast draws and keeps;
+    without it, as many are drawn as accurate quantiles need, and none is kept. The same seed gives the same result on
+    one machine with the same number of threads and without `minutes`, which follow the clock.
     """
 
     changeable = ("seed", "device", "minutes", "samples", "method", "verbose")

@@ -16,7 +16,9 @@ def predict(
     data: History = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="where to write the forecast")] = Path("forecast.parquet"),
     quantiles: Annotated[str | None, typer.Option(help="levels such as 0.1,0.5,0.9 [0.1 to 0.9]")] = None,
-    samples: Annotated[int | None, typer.Option(help="sample paths drawn for each series [the model's, or as many as needed]")] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="sample paths drawn for each series [the model's, or as many as needed]")
+    ] = None,
     method: MethodName = None,
     future: Future = None,
 ) -> None:
