@@ -37,6 +37,14 @@ def test_a_saved_model_is_tested_as_it_is_with_the_columns_it_knows(place: Path,
     assert pl.read_parquet(tmp_path / "r.parquet").equals(expected)
 
 
+def test_a_saved_model_can_be_tested_by_another_method(place: Path, tmp_path: Path) -> None:
+    words = ["--windows", 4, "--method", "direct", "-o", tmp_path / "r.parquet"]
+    assert logsparse("backtest", place / "model", place / "hours.csv", *words).code == 0
+    data = pl.read_csv(place / "hours.csv", try_parse_dates=True)
+    expected = ls.backtest(ls.load(place / "model", method="direct"), data, windows=4, id_col="name")
+    assert pl.read_parquet(tmp_path / "r.parquet").equals(expected)
+
+
 def test_a_model_is_not_tested_on_what_it_learned_unless_it_is_fitted_anew(place: Path) -> None:
     words = ["backtest", place / "model", place / "hours.csv", "--windows", 5]
     told = logsparse(*words).err
@@ -87,6 +95,14 @@ def test_a_preset_brings_the_settings_of_the_paper_for_its_network(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
+        (
+            ["logsparse", "hours.csv", "--horizon", 6, "--method", "direct"],
+            "--method is for a fitted model that is tested",
+        ),
+        (
+            ["model", "hours.csv", "--refit", "--method", "direct"],
+            "Got --method direct, and a model that is fitted here",
+        ),
         (["model", "hours.csv", "--preset", "paper"], "--preset is for a model that is fitted here, by its name. Got"),
         (
             ["deepstate", "hours.csv", "--preset", "paper"],

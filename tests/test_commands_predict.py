@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,30 @@ def test_the_forecast_goes_on_from_the_fitted_data(place: Path, tmp_path: Path) 
     assert found["q0.5"].to_numpy() == pytest.approx(expected["q0.5"].to_numpy(), rel=1e-5)
 
 
+def test_the_method_can_be_given(place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "forecast.parquet"
+    assert logsparse("predict", place / "model", "--method", "direct", "-o", out).code == 0
+    expected = ls.load(place / "model", method="direct").predict()
+    assert pl.read_parquet(out)["q0.9"].to_list() == expected["q0.9"].to_list()
+
+
+def test_a_forecast_loads_nothing_that_it_does_not_need(place: Path, tmp_path: Path) -> None:
+    script = """
+import sys
+from logsparse.cli import main
+try:
+    main()
+except SystemExit as left:
+    print(left.code or 0, *sorted({name.split(".")[0] for name in sys.modules}))
+"""
+    words = ["predict", str(place / "model"), "-o", str(tmp_path / "forecast.csv")]
+    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=True)
+    code, *loaded = done.stdout.splitlines()[-1].split()
+    assert code == "0"
+    assert "torch" in loaded
+    assert not {"matplotlib", "scipy", "jinja2", "pandas", "pyarrow", "statsforecast", "psutil"} & set(loaded)
+
+
 def test_history_quantiles_and_samples_can_be_given(place: Path, tmp_path: Path) -> None:
     history = pl.read_csv(place / "hours.csv", try_parse_dates=True).head(50).drop("price")
     history.write_parquet(tmp_path / "other.parquet")
@@ -66,6 +92,8 @@ def test_covariates_of_the_future_come_from_a_file(place: Path, tmp_path: Path) 
         (["model", "--quantiles", "0.5,1"], "Quantiles must be a list of levels between 0 and 1"),
         (["model", "--quantiles", ","], "Quantiles must be a list of levels between 0 and 1"),
         (["model", "--samples", 0], "samples must be at least 1. Got 0."),
+        (["naive", "--method", "direct"], "--method is for networks. Got SeasonalNaive. Hint: leave it out."),
+        (["model", "--method", "ancestral"], "Got ancestral of a network trained for two-way."),
         (["naive", "--samples", 9], "--samples is for models that draw. Got SeasonalNaive. Hint: leave it out."),
         (["model", "--future", "future.csv"], "Future values are for covariates named at fit."),
         (["model", "no.csv"], "no.csv: no such file"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import torch
 import small
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
 from logsparse.data.windows import Batch
-from logsparse.model.decode import METHODS, Keys, decode, decode_plainly, draws
+from logsparse.model.decode import ACCURACY, METHODS, Keys, decode, decode_plainly, draws, mixture_quantiles
+from logsparse.model.likelihood import LIKELIHOODS
 from logsparse.model.transformer import Transformer
 from logsparse.train.batches import TrainingSet
 
@@ -167,3 +169,65 @@ def test_counts_have_whole_quantiles() -> None:
     for method in METHODS:
         found = decode(network, batch, draws(0, keys(*range(5)), 50, 6), [0.1, 0.55, 0.9], method).quantiles_BQH
         assert (found == found.round()).all()
+
+
+@pytest.mark.parametrize("laws", [1, 2, 7, 60])
+@pytest.mark.parametrize("name", ["gaussian", "student-t"])
+def test_quantiles_of_a_mixture_are_those_of_many_points_of_all_its_laws(name: str, laws: int) -> None:
+    family, generator = LIKELIHOODS[name], torch.Generator().manual_seed(laws)
+    raw_XMP = torch.randn(13, laws, len(family.parameters), generator=generator)
+    law = family.distribution(raw_XMP, torch.linspace(1, 9, 13)[:, None])
+    levels = [0.05, 0.1, 0.5, 0.73, 0.9, 0.95]
+    points_Xn = law.at((torch.arange(20_000) + 0.5) / 20_000).flatten(1).double()
+    expected_XQ = points_Xn.quantile(torch.tensor(levels, dtype=torch.float64), dim=1).mT
+    width_X1 = (points_Xn.quantile(0.9, dim=1) - points_Xn.quantile(0.1, dim=1))[:, None]
+    error_Q = ((mixture_quantiles(law, levels) - expected_XQ) / width_X1).square().mean(0).sqrt()
+    assert (error_Q < 0.04).all()
+    assert (error_Q[1:-1] < 0.02).all()
+
+
+def test_quantiles_of_a_mixture_do_not_depend_on_how_many_are_worked_on_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    law = LIKELIHOODS["student-t"].distribution(
+        torch.randn(11, 5, 3, generator=torch.Generator().manual_seed(0)), torch.ones(11, 1)
+    )
+    whole = mixture_quantiles(law, [0.1, 0.9])
+    monkeypatch.setattr("logsparse.model.decode._CELLS", 1)
+    torch.testing.assert_close(mixture_quantiles(law, [0.1, 0.9]), whole)
+
+
+def test_a_horizon_of_one_step_has_the_quantiles_of_its_law() -> None:
+    network, batch = at_the_end()
+    ends = batch.context + 1
+    long = {name: part for name, part in vars(batch).items() if name.endswith(("_BL", "_BLK", "_BLR", "_BLF"))}
+    short = replace(batch, **{name: part[:, :ends] for name, part in long.items()})
+    for method in METHODS:
+        found = decode(network, batch, draws(0, keys(*range(5)), 3, 6), [0.1, 0.9], method)
+        first = decode(network, short, draws(0, keys(*range(5)), 3, 1), [0.1, 0.9], method)
+        torch.testing.assert_close(first.quantiles_BQH[..., 0], found.quantiles_BQH[..., 0])
+
+
+@pytest.mark.parametrize("levels", [(0.5,), (0.1, 0.9), (0.05, 0.95), (0.01, 0.99)])
+def test_as_many_paths_as_needed_keep_to_the_accuracy(levels: tuple[float, ...]) -> None:
+    network, batch = at_the_end({"likelihood": "student-t"})
+    needed = network.paths_needed(levels, "ancestral")
+    seen = (0.1, *levels, 0.9)
+    true = decode(network, batch, draws(1, keys(*range(5)), 20_000, 6), seen).quantiles_BQH
+    width_BH = true[:, -1] - true[:, 0]
+    runs = [decode(network, batch, draws(seed, keys(*range(5)), needed, 6), seen).quantiles_BQH for seed in range(20)]
+    for n in range(1, len(seen) - 1):
+        error = torch.stack([(found[:, n] - true[:, n]) / width_BH for found in runs])
+        assert error.square().mean().sqrt() < ACCURACY
+
+
+def test_farther_tails_need_more_paths_and_one_law_needs_none() -> None:
+    network, _ = at_the_end()
+    for method in ("ancestral", "two-way"):
+        needed = [network.paths_needed([0.5, 1 - tail], method) for tail in (0.4, 0.1, 0.05, 0.001, 1e-6)]
+        assert needed == sorted(needed)
+        assert needed[0] == needed[1] < needed[2] < needed[3] == needed[4]
+        assert needed[1:3] == [network.paths_needed([tail], method) for tail in (0.1, 0.05)]
+    assert network.paths_needed([0.1, 0.9], "two-way") == 16
+    assert network.paths_needed([0.1, 0.9], "ancestral") == 48
+    assert network.paths_needed([0.01], "mean-path") == network.paths_needed([0.01], "direct") == 0

@@ -1,4 +1,4 @@
-"""Forecasts made two ways by one network: step by step, and all steps at once from what is known at their start."""
+"""Forecasts of one network step by step, all steps at once from what is known at their start, and by both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import logsparse as ls
 import small
 from logsparse.config import Config
 from logsparse.data.windows import Batch
-from logsparse.model.decode import decode, decode_two_ways, draws, laws_at_once
+from logsparse.model.decode import decode, decode_at_once, decode_two_ways, draws, laws_at_once, walk
+from logsparse.model.recurrent import Recurrent
 from logsparse.model.transformer import Transformer
 from logsparse.train.batches import TrainingSet
 from logsparse.train.distributed import Ranks
@@ -58,19 +59,59 @@ def test_quantiles_and_means_are_those_halfway_between_the_two_ways() -> None:
     found, stepwise = decode_two_ways(network, batch, uniform, LEVELS), decode(network, batch, uniform, LEVELS)
     with torch.no_grad():
         law = laws_at_once(network, batch)
-    torch.testing.assert_close(found.mean_BH, (stepwise.mean_BH + law.mean) / 2)
+    torch.testing.assert_close(found.mean_BH, (stepwise.mean_BH + law.mean) / 2, rtol=1e-4, atol=1e-4)
     for n, level in enumerate(LEVELS):
         at_once_BH = law.quantile([level])[..., 0]
-        torch.testing.assert_close(found.quantiles_BQH[:, n], (stepwise.quantiles_BQH[:, n] + at_once_BH) / 2)
+        halfway_BH = (stepwise.quantiles_BQH[:, n] + at_once_BH) / 2
+        torch.testing.assert_close(found.quantiles_BQH[:, n], halfway_BH, rtol=1e-4, atol=1e-4)
 
 
 def test_paths_keep_their_ranks_and_have_the_quantiles_told() -> None:
     network, batch = in_the_middle()
     uniform = draws(0, np.arange(5, dtype=np.uint64), 2000, 6)
-    found, stepwise = decode_two_ways(network, batch, uniform, LEVELS), decode(network, batch, uniform, LEVELS)
-    assert torch.equal(found.paths_BNH.argsort(1), stepwise.paths_BNH.argsort(1))
+    found = decode_two_ways(network, batch, uniform, LEVELS)
+    drawn_BNH = walk(network, batch, uniform, fed="samples", blind=True).drawn_HBN.movedim(0, -1)
+    assert torch.equal(found.paths_BNH.argsort(1), drawn_BNH.argsort(1))
     share = (found.paths_BNH <= found.quantiles_BQH[:, None, 2]).float().mean(1)
     np.testing.assert_allclose(share, 0.9, atol=0.02)
+
+
+@pytest.mark.parametrize("lowest", [None, 30.0])
+@pytest.mark.parametrize("kind", [Transformer, Recurrent])
+def test_what_is_read_beside_the_paths_is_what_one_forward_pass_tells(kind: type[Any], lowest: float | None) -> None:
+    config = two_ways({"width": 8, "lowest": lowest})
+    data = TrainingSet.of(small.panel(), config)
+    network = kind(config.model, length=config.length, features=len(data.features), series=5)
+    network.initialise(torch.Generator().manual_seed(0))
+    batch = small.short_windows(data)
+    walked = walk(network, batch, draws(0, np.arange(5, dtype=np.uint64), 3, 6), fed="samples", blind=True)
+    with torch.no_grad():
+        expected = laws_at_once(network, batch)
+    for found_HB1, expected_BH in zip(walked.laws(slice(3, None)).parameters, expected.parameters, strict=True):
+        torch.testing.assert_close(found_HB1[..., 0].mT, expected_BH, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "student-t", "negative-binomial", "zero-inflated"])
+def test_direct_tells_the_laws_of_one_forward_pass_and_draws_nothing(family: str) -> None:
+    config = two_ways({"likelihood": family, "lowest": 40.0})
+    data = TrainingSet.of(small.panel(), config)
+    network, batch = small.network(config, data), small.short_windows(data)
+    found = decode_at_once(network, batch, LEVELS)
+    with torch.no_grad():
+        law = laws_at_once(network, batch)
+    assert found.paths_BNH.shape == (5, 0, 6)
+    torch.testing.assert_close(found.mean_BH, law.mean.clamp(min=40))
+    for n, level in enumerate(LEVELS):
+        torch.testing.assert_close(found.quantiles_BQH[:, n], law.quantile([level])[..., 0].clamp(min=40))
+
+
+def test_direct_does_not_look_at_the_horizon() -> None:
+    network, batch = in_the_middle()
+    before = decode_at_once(network, batch, LEVELS)
+    batch.values_BL[:, 24:] = 1e6
+    for k, lag in enumerate(LAGS):
+        batch.lagged_BLK[:, 24 + lag :, k] = -1e6
+    assert torch.equal(decode_at_once(network, batch, LEVELS).quantiles_BQH, before.quantiles_BQH)
 
 
 def test_counts_stay_whole() -> None:
@@ -96,13 +137,13 @@ def test_neither_way_looks_at_the_horizon() -> None:
     assert torch.equal(after.paths_BNH, before.paths_BNH)
 
 
-@pytest.mark.parametrize("method", ["ancestral", "two-way"])
+@pytest.mark.parametrize("method", ["ancestral", "two-way", "direct"])
 def test_three_windows_of_four_are_blind_in_training_and_validation(method: Any) -> None:
     data = TrainingSet.of(small.panel(missing=0), replace(two_ways(), method=method))
     pairs = data.held_back(7)
     whole = data.gather(data.windows, pairs, Ranks()).clone()
     hidden_B = ~whole.lag_observed_BLK[:, 25:, 0].any(1)
-    assert hidden_B.tolist() == [method == "two-way" and n % 4 > 0 for n in range(7)]
+    assert hidden_B.tolist() == [method != "ancestral" and n % 4 > 0 for n in range(7)]
     parts = [data.gather(data.windows, pairs, Ranks(rank=rank, count=2)).clone() for rank in range(2)]
     assert torch.equal(torch.cat([part.lagged_BLK for part in parts]), whole.lagged_BLK)
 
@@ -140,6 +181,7 @@ def _only(panel: ls.Panel, series: int) -> ls.Panel:
     )
 
 
-def test_deepstate_knows_one_way_and_refuses_two() -> None:
-    with pytest.raises(ls.ConfigError, match="DeepState must not have the method two-way"):
-        ls.DeepState(6, config=two_ways({"likelihood": "gaussian"})).fit(small.panel())
+@pytest.mark.parametrize("method", ["two-way", "direct"])
+def test_deepstate_knows_one_way_and_refuses_others(method: Any) -> None:
+    with pytest.raises(ls.ConfigError, match=f"DeepState must not have the method {method}"):
+        ls.DeepState(6, config=replace(two_ways({"likelihood": "gaussian"}), method=method)).fit(small.panel())

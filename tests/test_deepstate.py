@@ -43,7 +43,9 @@ def frame(steps: int = 240, series: int = 4, seed: int = 0) -> pl.DataFrame:
 def model(horizon: int = 12, *, model: dict[str, Any] | None = None, epochs: int = 2, **settings: Any) -> ls.DeepState:
     train: dict[str, Any] = {"epochs": epochs, "steps_per_epoch": 10, "lr": 1e-2, "optimiser": "adamw", "batch": 16}
     config = small.config({"width": 8, "layers": 1, "unknown_series": 0.1, **(model or {})}, **train)
-    return ls.DeepState(horizon, config=replace(config, context=48, horizon=horizon), verbose=False, **settings)
+    return ls.DeepState(
+        horizon, config=replace(config, context=48, horizon=horizon), **{"samples": 20, "verbose": False, **settings}
+    )
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from polars.testing import assert_frame_equal
 
 import logsparse as ls
 import small
@@ -360,3 +361,84 @@ def test_a_giant_before_the_window_that_only_a_lag_can_see_does_no_harm() -> Non
     # The context ends before the giant; lag 28 reaches it from within the horizon.
     model = quick({"lags": (1, 28)}).fit(table)
     assert np.isfinite(model.forecast(table).quantiles).all()
+
+
+def test_without_samples_a_forecast_draws_what_its_quantiles_need_and_keeps_none(
+    fitted: ls.LogSparse, tmp_path: Path
+) -> None:
+    fitted.save(tmp_path / "model")
+    usual = ls.load(tmp_path / "model", samples=None)
+    assert isinstance(usual, ls.LogSparse)
+    for levels in ([0.1, 0.9], [0.02]):
+        forecast = usual.forecast(quantiles=levels)
+        assert forecast.samples is None
+        asked = usual.network_.paths_needed(levels, usual.method)
+        told = ls.load(tmp_path / "model", samples=asked)
+        np.testing.assert_array_equal(forecast.quantiles, told.forecast(quantiles=levels).quantiles)
+
+
+def test_a_saved_number_of_samples_is_kept(fitted: ls.LogSparse, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "model")
+    loaded = ls.load(tmp_path / "model")
+    assert isinstance(loaded, ls.LogSparse)
+    assert loaded.samples == 20
+    assert ls.LogSparse(6).samples is None
+
+
+def by_both(method: Any = "two-way") -> ls.LogSparse:
+    config = replace(small.config({"see_missing": True, "lags": (1, 3)}, epochs=1), method=method)
+    return ls.LogSparse(6, config=config, verbose=False).fit(frame())
+
+
+def test_a_network_trained_for_both_ways_forecasts_directly_once_told_to(tmp_path: Path) -> None:
+    model = by_both()
+    model.save(tmp_path / "model")
+    loaded = ls.load(tmp_path / "model", method="direct")
+    usual = model.predict()
+    model.method = "direct"
+    assert_frame_equal(loaded.predict(), model.predict())
+    assert not usual.equals(model.predict())
+    # It is saved with the model, and the way back is open.
+    model.save(tmp_path / "model")
+    again = ls.load(tmp_path / "model")
+    assert isinstance(again, ls.LogSparse)
+    assert again.method == "direct"
+    again.method = "two-way"
+    assert_frame_equal(again.predict(), usual)
+
+
+def test_direct_is_trained_as_two_ways_are() -> None:
+    one, other = by_both("direct"), by_both("two-way")
+    other.method = "direct"
+    assert_frame_equal(one.predict(), other.predict(), check_exact=True)
+
+
+@pytest.mark.parametrize(
+    ("trained", "asked"), [("ancestral", "direct"), ("mean-path", "two-way"), ("direct", "ancestral")]
+)
+def test_a_method_that_the_training_does_not_serve_is_refused(trained: str, asked: Any, tmp_path: Path) -> None:
+    model = by_both(trained)
+    text = (
+        f"as it was trained to: .* Got {asked} of a network trained for {trained}. Hint: fit it with method='{asked}'"
+    )
+    with pytest.raises(ls.ConfigError, match=text):
+        model.method = asked
+    model.save(tmp_path / "model")
+    with pytest.raises(ls.ConfigError, match=text):
+        ls.load(tmp_path / "model", method=asked)
+    with pytest.raises(ls.ConfigError, match="method must be one of"):
+        ls.load(tmp_path / "model", method="directly")
+
+
+def test_the_paths_of_a_direct_forecast_are_refused_and_its_frame_needs_none() -> None:
+    model = by_both("direct")
+    quantiles = model.predict()
+    model.samples = 30
+    assert_frame_equal(model.predict(), quantiles, check_exact=True)
+    with pytest.raises(ls.ConfigError, match=r"no sample paths. Got samples=30. Hint: set samples to None"):
+        model.forecast()
+
+
+def test_the_method_of_what_is_not_fitted_is_not_known() -> None:
+    with pytest.raises(ls.LogsparseError, match="must be fitted"):
+        _ = ls.LogSparse(6).method

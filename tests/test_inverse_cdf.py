@@ -73,6 +73,15 @@ def test_the_student_t_quantile_rises_with_the_level_and_is_symmetric(df: float)
     torch.testing.assert_close(values, -values.flip(0), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("shape", [(7,), (3, 1, 7)], ids=str)
+def test_laws_that_are_all_asked_the_same_levels_have_the_quantiles_of_each_alone(shape: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    level, df_MX1 = torch.rand(shape, generator=generator), 2 + 20 * torch.rand(3, 5, 1, generator=generator)
+    together = student_t_quantile(level, df_MX1)
+    one_by_one = student_t_quantile(level.expand(3, 5, 7).contiguous(), df_MX1.expand(3, 5, 7).contiguous())
+    torch.testing.assert_close(together, one_by_one, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("mean", [1e-6, 0.01, 1.0, 30.0, 1e3])
 @pytest.mark.parametrize("dispersion", [1e-4, 0.01, 0.3, 1.0, 8.0])
 def test_the_count_quantile_is_exactly_that_of_scipy(mean: float, dispersion: float) -> None:

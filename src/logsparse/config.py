@@ -15,6 +15,7 @@ from logsparse.checks import is_number, is_truth, is_whole, suggest
 from logsparse.errors import ConfigError, shown
 
 T = TypeVar("T")
+Method = Literal["ancestral", "mean-path", "two-way", "direct"]
 
 _PLURAL = {int: "whole numbers", str: "names", Pattern: "patterns"}
 # Kinds that JSON knows, and how a value of numpy is recognised as one of them.
@@ -231,8 +232,8 @@ class Config:
     """Steps of history the model sees."""
     horizon: int
     """Steps to forecast."""
-    method: Literal["ancestral", "mean-path", "two-way"] = "ancestral"
-    """A path is fed its own samples, or the mean, as the authors did; two-way: samples, and all steps at once too."""
+    method: Method = "ancestral"
+    """A path is fed its own samples, or the mean, as the authors did; direct: all steps at once; two-way: both."""
     features: tuple[str, ...] | None = None
     """Calendar features; none: those that follow from the frequency."""
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -246,6 +247,11 @@ class Config:
     def length(self) -> int:
         """Steps of a window."""
         return self.context + self.horizon
+
+    @property
+    def mostly_blind(self) -> bool:
+        """Whether most training windows hide what is not known at their forecast start: to tell all steps at once."""
+        return self.method in ("two-way", "direct")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

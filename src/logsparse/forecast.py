@@ -37,7 +37,7 @@ _LARGEST = 100_000
 
 @dataclass(frozen=True, repr=False)
 class Forecast:
-    """The steps after the end of `panel`; `samples` are joint paths, where the model draws them."""
+    """The steps after the end of `panel`; `samples` are joint paths, where the model was told how many to draw."""
 
     panel: Panel
     mean: Floats
@@ -46,7 +46,7 @@ class Forecast:
     quantiles: Floats
     """(series, level, step)"""
     samples: Floats | None = None
-    """(series, sample, step)"""
+    """(series, sample, step); None unless asked for, as by `LogSparse(..., samples=100)`."""
 
     def __post_init__(self) -> None:
         for part in (self.mean, self.quantiles, *([] if self.samples is None else [self.samples])):

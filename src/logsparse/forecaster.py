@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from logsparse.attended import Attention, attention_of
 from logsparse.checks import a_path, above_zero, truth, whole
-from logsparse.config import Config
+from logsparse.config import Config, Method
 from logsparse.data.candidates import Pairs
 from logsparse.data.clock import clock_time
 from logsparse.data.columns import Columns, as_given
@@ -25,6 +25,7 @@ from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.times import When
 from logsparse.data.windows import Windows
 from logsparse.defaults import check_agrees, check_reach, check_size, recommend, seen_values, warn_of_depth
+from logsparse.errors import ConfigError, NotFittedError
 from logsparse.forecast import Evidence, Forecast, Forecaster
 from logsparse.learned import learned
 from logsparse.model.network import Network
@@ -35,6 +36,9 @@ from logsparse.train.batches import Draws, TrainingSet, learned_from, looks_back
 from logsparse.train.distributed import Ranks, device_named, join
 from logsparse.train.loop import Story, Training, best_of
 from logsparse.train.resuming import alone, seed_folder
+
+if TYPE_CHECKING:
+    from logsparse.folder import ModelFolder
 
 # W windows, S series
 
@@ -58,11 +62,12 @@ class Plan:
 class LogSparse(Forecaster):
     """`config` sets everything; without it the settings follow from the data (`config_` tells them after `fit`).
 
-    `minutes` bounds the training of each seed, `samples` is the number of sample paths a forecast draws. The same seed
-    gives the same result on one machine with the same number of threads and without `minutes`, which follow the clock.
+    `minutes` bounds the training of each seed. `samples` is the number of sample paths that a forecast draws and keeps;
+    without it, as many are drawn as accurate quantiles need, and none is kept. The same seed gives the same result on
+    one machine with the same number of threads and without `minutes`, which follow the clock.
     """
 
-    changeable = ("seed", "device", "minutes", "samples", "verbose")
+    changeable = ("seed", "device", "minutes", "samples", "method", "verbose")
     config_: Config
     known_: Known
     features_: Features
@@ -80,7 +85,7 @@ class LogSparse(Forecaster):
         seed: int = 0,
         device: str = "auto",
         minutes: float | None = None,
-        samples: int = 100,
+        samples: int | None = None,
         verbose: bool = True,
     ) -> None:
         super().__init__(horizon)
@@ -89,7 +94,9 @@ class LogSparse(Forecaster):
 
     def check(self) -> None:
         super().check()
-        self.samples = whole("samples", self.samples, most=_MOST_PATHS, hint="100 sample paths are the default.")
+        if self.samples is not None:
+            hint = "leave it out for as many as accurate quantiles need."
+            self.samples = whole("samples", self.samples, most=_MOST_PATHS, hint=hint)
         self.seed = whole("seed", self.seed, least=0, most=_SEEDS, hint="any small whole number will do.")
         if self.context is not None:
             hint = "count the steps of history the model sees."
@@ -257,9 +264,41 @@ class LogSparse(Forecaster):
         picture = self.attention().plot() if seen and isinstance(self.network_, Transformer) else None
         return Evidence({**self.settings(), "config": config}, self.story_.rows, picture)
 
+    @property
+    def method(self) -> Method:
+        """How forecasts are made, as `config_` says. Another that the same training serves may be set."""
+        if not hasattr(self, "config_"):
+            raise NotFittedError(self)
+        return self.config_.method
+
+    @method.setter
+    def method(self, method: Method) -> None:
+        known, changed = self.method, replace(self.config_, method=method)
+        if changed.mostly_blind != self.config_.mostly_blind:
+            raise ConfigError(
+                "A network forecasts as it was trained to: by two-way or direct, or by ancestral or mean-path.",
+                got=f"{method} of a network trained for {known}",
+                hint=f"fit it with method={method!r} in its config.",
+            )
+        self.config_ = changed
+
+    @classmethod
+    def restored(cls, written: ModelFolder, *, method: Method | None = None, **changed: Any) -> Self:
+        """As it was when it was saved, but for settings to be changed; the method is one of what was learned."""
+        self = super().restored(written, **changed)
+        if method is not None:
+            self.method = method
+        return self
+
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
+        if self.samples is not None and self.method == "direct":
+            raise ConfigError(
+                "The method direct tells each step by itself: it has no sample paths.",
+                got=f"samples={self.samples}",
+                hint="set samples to None, or method to two-way.",
+            )
         pairs = Pairs(np.arange(len(panel)), panel.lengths)
-        found = self._sample(panel, pairs, levels, keep_paths=True)
+        found = self._sample(panel, pairs, levels, keep_paths=self.samples is not None)
         return Forecast(panel, found.mean_WH, levels, found.quantiles_WQH, found.paths_WNH)
 
     def summaries(self, histories: Sequence[Panel], levels: tuple[float, ...]) -> Iterator[Forecast]:
@@ -278,13 +317,10 @@ class LogSparse(Forecaster):
             yield Forecast(panel, found.mean_WH[part], levels, found.quantiles_WQH[part])
 
     def _sample(self, panel: Panel, pairs: Pairs, levels: tuple[float, ...], *, keep_paths: bool) -> Sampled:
-        ask = Sampling(
-            paths=self.samples,
-            levels=levels,
-            method=self.config_.method,
-            seed=self.seed,
-            keep_paths=keep_paths,
-        )
+        needed = self.network_.paths_needed(levels, self.method)
+        # Exact quantiles need no paths: those are drawn only to be kept.
+        paths = self.samples if self.samples is not None and (keep_paths or needed) else needed
+        ask = Sampling(paths=paths, levels=levels, method=self.method, seed=self.seed, keep_paths=keep_paths)
         with Progress("forecasting", len(pairs), verbose=self.verbose) as progress:
             return sample(self._placed(), self._windows(panel), pairs, ask, told=progress.step)
 

@@ -31,7 +31,7 @@ class Settings(TypedDict, total=False):
     seed: int
     device: str
     minutes: float | None
-    samples: int
+    samples: int | None
     verbose: bool
 
 
@@ -41,7 +41,7 @@ class DeepState(LogSparse):
     `season` in steps follows from the frequency unless given, 1 is none. `trend` is the share of the slope that lasts
     from one step to the next: 0 is no slope, 1 one that lasts, between them it is damped. The law is Gaussian; mean and
     quantiles are exact, `samples` are joint paths beside them. `lags` and `method` of a config have no meaning here,
-    but a method of two ways is refused.
+    but a method that tells all steps at once is refused.
     """
 
     structure_: Structure
@@ -67,10 +67,10 @@ class DeepState(LogSparse):
                 got=f"{self.config.model.likelihood}",
                 hint='set model.likelihood to "gaussian", or leave config out.',
             )
-        if self.config is not None and self.config.method == "two-way":
+        if self.config is not None and self.config.mostly_blind:
             raise ConfigError(
-                "DeepState must not have the method two-way: its filter knows one, and it is exact.",
-                got="two-way",
+                f"DeepState must not have the method {self.config.method}: its filter knows one, and it is exact.",
+                got=self.config.method,
                 hint="leave method out.",
             )
 

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logsparse.commands.options import Data, FreqText, IdCol, Minutes, Preset, TargetCol, TimeCol, columns
+from logsparse.commands.options import (
+    Data,
+    FreqText,
+    IdCol,
+    MethodName,
+    Minutes,
+    Preset,
+    TargetCol,
+    TimeCol,
+    columns,
+    set_method,
+)
 from logsparse.commands.printing import check_out, print_scores, say, write_table
 
 if TYPE_CHECKING:
@@ -27,6 +38,7 @@ def backtest(
     until: Annotated[str | None, typer.Option(help="time of the last tested step [each series' end]")] = None,
     refit: Annotated[bool, typer.Option("--refit", help="fit anew at every cutoff")] = False,
     season: Annotated[int | None, typer.Option(help="steps of a season, to compare with [the usual one]")] = None,
+    method: MethodName = None,
     minutes: Minutes = None,
     preset: Preset = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="where to write the result frame")] = None,
@@ -42,6 +54,8 @@ def backtest(
 
     check_out(out)
     forecaster = _forecaster(model, horizon, preset)
+    if method is not None:
+        _switch(forecaster, method, trains=refit or not hasattr(forecaster, "panel_"))
     if minutes is not None:
         _limit(forecaster, minutes, trains=refit or not hasattr(forecaster, "panel_"))
     forecaster.check()
@@ -88,6 +102,18 @@ def _forecaster(model: str, horizon: int | None, preset: str | None) -> Forecast
     if horizon is None and model in NAMES:
         raise ConfigError("A model that is fitted here needs --horizon.", got="none", hint="try --horizon 24.")
     return named(model, 1 if horizon is None else horizon)
+
+
+def _switch(forecaster: Forecaster, method: str, *, trains: bool) -> None:
+    from logsparse.errors import ConfigError
+
+    if trains:
+        raise ConfigError(
+            "--method is for a fitted model that is tested as it is.",
+            got=f"--method {method}, and a model that is fitted here",
+            hint="fit it first: `logsparse fit`, with --set method=... where it needs another training.",
+        )
+    set_method(forecaster, method)
 
 
 def _limit(forecaster: Forecaster, minutes: float, *, trains: bool) -> None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 if TYPE_CHECKING:
+    from logsparse.config import Method
     from logsparse.data.columns import Columns
+    from logsparse.forecast import Forecaster
 
 _FILE = "parquet, csv or feather file, or folder of parquets"
 
@@ -23,6 +25,9 @@ Preset = Annotated[
     str | None, typer.Option(help="settings of a run of the paper, such as electricity-f, or paper for any set")
 ]
 Minutes = Annotated[float | None, typer.Option(help="stop training after so many [no limit]")]
+MethodName = Annotated[
+    str | None, typer.Option("--method", help="how a network forecasts, such as direct [as it was fitted to]")
+]
 IdCol = Annotated[str | None, typer.Option(help="column that names the series [unique_id]")]
 TimeCol = Annotated[str | None, typer.Option(help="column of times [ds]")]
 TargetCol = Annotated[str | None, typer.Option(help="column of values [y]")]
@@ -32,6 +37,16 @@ FreqText = Annotated[str | None, typer.Option("--freq", help="step of the times,
 def columns(**given: Any) -> Columns:
     """Those that were given; the rest keep their usual names."""
     return cast("Columns", {name: value for name, value in given.items() if value is not None})
+
+
+def set_method(forecaster: Forecaster, method: str) -> None:
+    """Another way to forecast, of a network that was fitted for it."""
+    from logsparse.errors import ConfigError
+    from logsparse.forecaster import LogSparse
+
+    if not isinstance(forecaster, LogSparse):
+        raise ConfigError("--method is for networks.", got=type(forecaster).__name__, hint="leave it out.")
+    forecaster.method = cast("Method", method)
 
 
 def listed(text: str | None) -> list[str] | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from logsparse.commands.options import Future, History, Model, listed
+from logsparse.commands.options import Future, History, MethodName, Model, listed, set_method
 from logsparse.commands.printing import check_out, print_rows, write_table
 
 
@@ -16,7 +16,10 @@ def predict(
     data: History = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="where to write the forecast")] = Path("forecast.parquet"),
     quantiles: Annotated[str | None, typer.Option(help="levels such as 0.1,0.5,0.9 [0.1 to 0.9]")] = None,
-    samples: Annotated[int | None, typer.Option(help="sample paths drawn for each series [the model's]")] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="sample paths drawn for each series [the model's, or as many as needed]")
+    ] = None,
+    method: MethodName = None,
     future: Future = None,
 ) -> None:
     """Forecast the steps after the end of DATA, or of the data that MODEL was fitted on."""
@@ -35,6 +38,8 @@ def predict(
             raise ConfigError("--samples is for models that draw.", got=type(forecaster).__name__, hint="leave it out.")
         forecaster.samples = samples
         forecaster.check()
+    if method is not None:
+        set_method(forecaster, method)
     (found,) = forecaster.summaries([forecaster.history(data, future)], levels)
     table = found.table()
     write_table(table, out)

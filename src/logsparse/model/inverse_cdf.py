@@ -90,15 +90,23 @@ def student_t_quantile(uniform: Tensor, df: Tensor) -> Tensor:
     deviate = -torch.special.ndtri(torch.minimum(p, 1 - p))
     if bool((deviate > _FARTHEST).any()):
         return student_t_quantile_exactly(uniform, df)
-    # Of each law a sum of polynomials in the deviate, by Clenshaw's recurrence.
-    share_D = (_chebyshev(_place_of_df(1 / df.double()), _DF_POLYNOMIALS) @ _surface().to(p.device)).unbind(-1)
-    place = _place(deviate)
-    twice = 2 * place
-    before, last = share_D[-1], torch.addcmul(share_D[-2], twice, share_D[-1])
-    for share in share_D[-3:0:-1]:
-        before, last = last, torch.addcmul(share - before, twice, last)
-    stretch = torch.addcmul(share_D[0] - before, place, last)
+    share = _chebyshev(_place_of_df(1 / df.double()), _DF_POLYNOMIALS) @ _surface().to(p.device)
+    if df.shape[-1:] == (1,) and (p.ndim == 1 or p.shape[-2] == 1):
+        # Every law at the same levels: one product of matrices.
+        over = _chebyshev(_place(deviate), _DEVIATE_POLYNOMIALS)
+        stretch = share.squeeze(-2) @ (over if p.ndim == 1 else over.squeeze(-3)).mT
+    else:
+        stretch = _clenshaw(share, _place(deviate))
     return torch.where(p < 0.5, -deviate, deviate) * torch.exp(stretch)
+
+
+def _clenshaw(share: Tensor, place: Tensor) -> Tensor:
+    """Sums of shares (..., D) of the polynomials at places (...), by the recurrence of Clenshaw."""
+    share_D, twice = share.unbind(-1), 2 * place
+    before, last = share_D[-1], torch.addcmul(share_D[-2], twice, share_D[-1])
+    for part in share_D[-3:0:-1]:
+        before, last = last, torch.addcmul(part - before, twice, last)
+    return torch.addcmul(share_D[0] - before, place, last)
 
 
 @lru_cache(maxsize=1)

@@ -79,6 +79,10 @@ class Network(nn.Module, ABC):
         """
 
     @abstractmethod
+    def paths_needed(self, levels: Sequence[float], method: str) -> int:
+        """Paths that quantiles of these levels need to be accurate; 0 where they are exact without any."""
+
+    @abstractmethod
     def paths_read(self, paths: int, method: str) -> int:
         """Of so many paths of a window, those that the network reads one by one."""
 

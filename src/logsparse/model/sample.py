@@ -18,7 +18,7 @@ from logsparse.model.network import Decoded, Network
 # W windows, U series, B windows of a batch, N sample paths, H horizon, Q quantile levels, X anything
 
 # Paths decoded side by side: enough for large matrix products, few enough to stay in the caches (docs/LOG.md).
-ROWS = 512
+ROWS = 1024
 # Windows whose history is read side by side, for the same reason.
 WINDOWS = 256
 # What the caches of the windows decoded side by side may take.
@@ -56,7 +56,7 @@ def sample(
         np.empty((len(pairs), ask.paths, horizon), np.float32) if ask.keep_paths else None,
     )
     device = next(network.parameters()).device
-    size, parts = _split(network, windows, network.paths_read(ask.paths, ask.method))
+    size, parts = _split(network, windows, max(1, network.paths_read(ask.paths, ask.method)))
     key_W = window_keys(windows.panel, pairs)
     for begin in range(0, len(pairs), size):
         part = slice(begin, begin + size)

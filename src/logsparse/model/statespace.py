@@ -179,6 +179,11 @@ class Structural(Network):
             ((expected.mean_BL[:, None] + spread_BQH) * scale_B1[:, None]).float(),
         )
 
+    def paths_needed(self, levels: Sequence[float], method: str) -> int:
+        """None: the filter knows the law of every step."""
+        del levels, method
+        return 0
+
     def paths_read(self, paths: int, method: str) -> int:
         """None by itself: a path is a state of the filter, drawn beside the others."""
         del method

@@ -23,7 +23,7 @@ from logsparse.tasks.experiment import Experiment, Table
 from logsparse.tasks.ledger import Identity, Row, Run, best
 from logsparse.tasks.shapes import CONTEXT, HORIZON, SHAPE, Bools, Sets, Shapes, sets
 from logsparse.tasks.traces import Traces, are_numbers, are_places, array, plain
-from logsparse.tasks.trained import facts_of, known_by
+from logsparse.tasks.trained import SAMPLES, facts_of, known_by
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,7 +81,7 @@ def _sets() -> Sets:
 
 
 def _model(run: Run) -> LogSparse:
-    return LogSparse(HORIZON, config=config(run.model), seed=run.seed)
+    return LogSparse(HORIZON, config=config(run.model), seed=run.seed, samples=SAMPLES)
 
 
 def carry_out(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from logsparse.pictures import INK, new_figure
 from logsparse.tasks.experiment import Experiment, Table
 from logsparse.tasks.ledger import Identity, Row, Run
 from logsparse.tasks.traces import NO_TRACES, Traces
-from logsparse.tasks.trained import facts_of, known_by
+from logsparse.tasks.trained import SAMPLES, facts_of, known_by
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,7 +80,7 @@ def _sets(run: Run) -> Study:
 
 def _model(run: Run) -> LogSparse:
     kind = LogSparse if run.model == TRANSFORMER else DeepAR
-    return kind(HORIZON, config=config(run.model, _t0(run)), seed=run.seed)
+    return kind(HORIZON, config=config(run.model, _t0(run)), seed=run.seed, samples=SAMPLES)
 
 
 def carry_out(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from logsparse.tasks.cases import DEEPAR, OURS, TABLES, Case, applies, models_of
 from logsparse.tasks.experiment import UNIDENTIFIED, Experiment, Table
 from logsparse.tasks.ledger import Identity, Row, Run, best
 from logsparse.tasks.traces import NO_TRACES, Traces
-from logsparse.tasks.trained import facts_of, known_by
+from logsparse.tasks.trained import SAMPLES, facts_of, known_by
 
 
 def _runs(name: str, seeds: int | None, models: Sequence[str], budget: float | None = None) -> list[Run]:
@@ -86,14 +86,14 @@ def _carry_out(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any
 
 def _forecaster(run: Run, case: Case) -> Forecaster:
     if run.model == DEEPAR:
-        return DeepAR(case.horizon, config=case.configs[DEEPAR](), seed=run.seed)
+        return DeepAR(case.horizon, config=case.configs[DEEPAR](), seed=run.seed, samples=SAMPLES)
     if run.model in case.configs:
         # The authors fed the mean back.
         config = replace(case.configs[run.model](), method="mean-path")
-        return LogSparse(case.horizon, config=config, seed=run.seed)
+        return LogSparse(case.horizon, config=config, seed=run.seed, samples=SAMPLES)
     forecaster = named("logsparse" if run.model == OURS else run.model, case.horizon)
     if isinstance(forecaster, LogSparse):
-        forecaster.seed = run.seed
+        forecaster.seed, forecaster.samples = run.seed, SAMPLES
     return forecaster
 
 

@@ -14,6 +14,8 @@ from logsparse.tasks.traces import plain
 from logsparse.train.identity import fingerprint
 from logsparse.train.loop import INTERRUPTED
 
+# Paths drawn for every forecast that is scored; it is part of what a recorded run is known by.
+SAMPLES = 100
 # Seed and budget identify a run beside its config; the others change no score.
 _NO_SETTINGS = ("seed", "minutes", "device", "processes", "verbose")
 # Half of a sha256: panels that differ have another one, and a person can compare two of them.

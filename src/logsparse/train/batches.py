@@ -43,7 +43,7 @@ class TrainingSet:
         training, validation = split(panel, config.context, config.horizon, config.train.held_back)
         features = features or Features.fit(panel, config.features, tuple(panel.covariates))
         windows = windows_of(panel, features, config)
-        return cls(windows, training, windows, validation, config.method == "two-way")
+        return cls(windows, training, windows, validation, config.mostly_blind)
 
     @classmethod
     def of_two(cls, training: Panel, validation: Panel, config: Config) -> TrainingSet:
@@ -52,7 +52,7 @@ class TrainingSet:
         features = Features.fit(training, config.features, tuple(training.covariates))
         learn, look = (Candidates.of(panel, config.context, config.horizon) for panel in (training, validation))
         windows = [windows_of(panel, features, config) for panel in (training, validation)]
-        return cls(windows[0], learn, windows[1], look, config.method == "two-way")
+        return cls(windows[0], learn, windows[1], look, config.mostly_blind)
 
     @property
     def features(self) -> Features:

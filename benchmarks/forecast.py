@@ -1,0 +1,215 @@
+"""Two versions of logsparse -> seconds of their forecasts in turn, and how exact the quantiles of this one are.
+
+    LOGSPARSE_DATA=folder python benchmarks/forecast.py --reference other/.venv/bin/python
+
+Networks are the defaults, hardly trained: time does not depend on it. The reference draws 100 paths, as it did by
+default; this version draws as many as it needs, or none (`direct`). `m4` is M4-Hourly, 414 series, 48 steps; `backtest`
+735 windows of 96 quarter hours; `many` 10,000 series of 500 hours, 24 steps (the reference forecasts some of them, and
+rates are compared); `one` a single series. The error is that of the 0.1 and 0.9 quantiles of `m4` after a training of
+some minutes, against 10,000 paths: RMS, in widths of the 80 % interval. With `--threads 1` times are the processor's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+import logsparse as ls
+from logsparse.data.calendar import Freq
+from logsparse.data.candidates import Pairs
+from logsparse.data.frame import to_panel
+from logsparse.data.panel import Panel
+from logsparse.defaults import recommend
+from logsparse.model.sample import Sampling, sample
+from logsparse.train.batches import windows_of
+from machine import fair_clock, write_result
+
+# S series, Q levels, H horizon
+
+PATHS, MANY = 100, 10_000
+# Series of `many` that the reference forecasts, and every so manieth series of `m4` whose error is told.
+PART, EVERY = 500, 20
+CASES = ("m4", "backtest", "many", "one")
+
+
+def waves(series: int, steps: int, freq: str) -> Panel:
+    """Days and weeks of different sizes, noisy."""
+    rng, step = np.random.default_rng(0), np.arange(steps)
+    day = 96 if freq == "15min" else 24
+    shape = 3 + np.sin(step * 2 * np.pi / day) + 0.5 * np.sin(step * 2 * np.pi / (7 * day))
+    values = rng.uniform(1, 50, (series, 1)) * shape + 3 * rng.normal(size=(series, steps))
+    return Panel(
+        values=values.astype(np.float32).ravel(),
+        indptr=np.arange(series + 1) * steps,
+        lengths=np.full(series, steps),
+        ids=tuple(range(series)),
+        starts=np.zeros(series, np.int64),
+        freq=Freq.parse(freq),
+    )
+
+
+def m4() -> Panel:
+    whole = to_panel(Path(os.environ["LOGSPARSE_DATA"]) / "m4_hourly.parquet")
+    return whole.cut(whole.lengths - 48)
+
+
+def fitted(panel: Panel, horizon: int, context: int, minutes: float | None = None, **settings: Any) -> ls.LogSparse:
+    """The default network after two steps, or some minutes."""
+    config = recommend(panel, horizon, context)
+    if minutes is None:
+        train = replace(config.train, windows=None, epochs=1, steps_per_epoch=2, batch=8, validation_windows=8)
+        config = replace(config, train=train)
+    return ls.LogSparse(horizon, config=config, minutes=minutes, verbose=False, **settings).fit(panel)
+
+
+class Case(NamedTuple):
+    """What is timed: so many series or windows of one model."""
+
+    model: ls.LogSparse
+    run: Callable[[], Any]
+    series: int
+
+
+def cases_of(settings: dict[str, Any], part: int) -> dict[str, Case]:
+    hours, quarters, many = m4(), waves(105, 1500, "15min"), waves(10_000, 500, "h")
+    of_m4, of_many = fitted(hours, 48, 168, **settings), fitted(waves(16, 500, "h"), 24, 168, **settings)
+    of_quarters = fitted(quarters.cut(quarters.lengths - 7 * 96), 96, 336, **settings)
+    return {
+        "m4": Case(of_m4, of_m4.predict, len(hours)),
+        "backtest": Case(of_quarters, partial(ls.backtest, of_quarters, quarters, windows=7), 7 * len(quarters)),
+        "many": Case(of_many, partial(of_many.predict, first(many, part)), part),
+        "one": Case(of_many, partial(of_many.predict, first(many, 1)), 1),
+    }
+
+
+def first(panel: Panel, series: int) -> Panel:
+    """So many series of a panel."""
+    end = int(panel.indptr[series])
+    return replace(
+        panel,
+        values=panel.values[:end],
+        indptr=panel.indptr[: series + 1],
+        lengths=panel.lengths[:series],
+        ids=panel.ids[:series],
+        starts=panel.starts[:series],
+    )
+
+
+def serve(version: str) -> None:
+    """Names of cases and methods come in, seconds a series go out, line by line."""
+    cases = cases_of({"samples": PATHS}, PART) if version == "reference" else cases_of({}, 10_000)
+    clock = fair_clock()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        name, method = line.split()
+        case = cases[name]
+        case.model.config_ = replace(case.model.config_, method=method)  # type: ignore[arg-type]
+        begin = clock()
+        case.run()
+        print(json.dumps((clock() - begin) / case.series), flush=True)
+
+
+class Version:
+    """A process that forecasts with one version."""
+
+    def __init__(self, python: str, version: str, threads: int) -> None:
+        command = [python, __file__, "--serve", version, "--threads", str(threads)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._line()
+
+    def seconds(self, case: str, method: str = "two-way") -> float:
+        """Of one series or window."""
+        assert self.process.stdin is not None
+        print(case, method, file=self.process.stdin, flush=True)
+        return float(json.loads(self._line()))
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit("a version ended early; what it said stands above")
+        return line
+
+
+def compared(reference: str, rounds: int, threads: int, cases: Iterable[str]) -> list[dict[str, Any]]:
+    """One version after the other in every round; the best round of each."""
+    then, now = Version(reference, "reference", threads), Version(sys.executable, "this", threads)
+    rows = []
+    for case in cases:
+        then.seconds("one"), now.seconds("one")  # what is done once is done
+        found: dict[str, list[float]] = {"reference": [], "this": [], "direct": []}
+        for _ in range(rounds):
+            found["reference"].append(then.seconds(case))
+            found["this"].append(now.seconds(case))
+            found["direct"].append(now.seconds(case, "direct"))
+        best = {name: min(times) for name, times in found.items()}
+        rows += [
+            {"case": case, "way": name, "threads": threads, "milliseconds_a_series": 1e3 * seconds,
+             "series_a_second": 1 / seconds, "times_the_reference": best["reference"] / seconds}
+            for name, seconds in best.items()
+        ]  # fmt: skip
+    for version in (then, now):
+        version.process.communicate()
+    return rows
+
+
+def errors(minutes: float) -> list[dict[str, Any]]:
+    """Of as many paths as are drawn by default, for usual levels and far ones."""
+    hours = m4()
+    model = fitted(hours, 48, 168, minutes)
+    windows = windows_of(model.known_.retell(hours), model.features_, model.config_)
+    chosen = np.arange(0, len(hours), EVERY)
+
+    def quantiles(paths: int, seed: int, levels: tuple[float, ...]) -> Any:
+        ask = Sampling(paths=paths, levels=levels, method=model.method, seed=seed, keep_paths=False)
+        return sample(model.network_, windows, Pairs(chosen, hours.lengths[chosen]), ask).quantiles_WQH
+
+    rows = []
+    for tail in (0.1, 0.05, 0.01):
+        levels = (tail, 1 - tail) if tail == 0.1 else (tail, 0.1, 0.9, 1 - tail)
+        true_SQH = np.mean([quantiles(MANY // 10, seed, levels) for seed in range(1, 11)], axis=0)
+        paths = model.network_.paths_needed(levels, model.method)
+        width_SH = true_SQH[:, levels.index(0.9)] - true_SQH[:, levels.index(0.1)]
+        away_SQH = (quantiles(paths, 0, levels) - true_SQH) / np.maximum(width_SH, 1e-9)[:, None]
+        low, high = np.sqrt(np.mean(away_SQH[:, [0, -1]] ** 2, axis=(0, 2))).tolist()
+        rows.append({"case": "m4", "levels": [tail, 1 - tail], "paths": paths, "rms_error": [low, high]})
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--reference", help="python that has the other version")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument(
+        "--minutes", type=float, default=2.0, help="training before the error is measured; 0: not at all"
+    )
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    torch.set_num_threads(asked.threads)
+    if asked.serve:
+        serve(asked.serve)
+        return
+    if asked.reference is None:
+        parser.error("--reference is needed: the python of a worktree at another version.")
+    rows = compared(asked.reference, asked.rounds, asked.threads, asked.cases.split(","))
+    rows += errors(asked.minutes) if asked.minutes else []
+    for row in rows:
+        print(json.dumps(row))
+    print(f"wrote {write_result('forecast', rows).name}")
+
+
+if __name__ == "__main__":
+    main()
