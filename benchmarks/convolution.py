@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from logsparse.attention.attend import attend
-from logsparse.attention.layer import convolve
+from logsparse.attention.convolve import project
 from logsparse.attention.pattern import Pattern, logsparse, restart
 from machine import write_result
 
@@ -33,8 +33,10 @@ CASES = [  # B, L, W, H, D, K
 
 
 def chosen(x_BLW: Tensor, weight_CWK: Tensor, bias_C: Tensor) -> Tensor:
-    """What the layer does: one of the two channel-first forms, by the sizes."""
-    return convolve(F.pad(x_BLW, (0, 0, weight_CWK.shape[2] - 1, 0)), weight_CWK, bias_C)
+    """What the layer does: the kernel's form, which makes values as well."""
+    half = len(bias_C) // 2
+    q_BCL, k_BCL, _ = project(x_BLW, weight_CWK, bias_C, weight_CWK[:half, :, -1], bias_C[:half], None)
+    return torch.cat([q_BCL, k_BCL], dim=1)
 
 
 def conv1d(x_BLW: Tensor, weight_CWK: Tensor, bias_C: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""This version against another one, in the same run: training in windows a second, the attention kernel in calls a second.
+"""Two versions of the library -> training in windows a second and attention in calls a second, of both in one run.
 
-Each version works in a process of its own, which waits while the other has its turn; turns alternate, so that both see the
-same machine. The ratio of the best turns counts, the median ratio of neighbouring turns stands beside it.
+Each version works in a process of its own, which waits while the other has its turn; turns alternate, so that both see
+the same machine. The ratio of the best turns counts, the median ratio of neighbouring turns stands beside it.
 
     python benchmarks/versus.py --reference ../other/.venv/bin/python --parts training,losses
 """
@@ -35,7 +35,8 @@ def default_network() -> Config:
     """The default for hourly data, as `LogSparse` makes it of a panel with months of history."""
     config = presets.default(168, 24)
     lags = (1, 2, 3, 4, 5, 6, 23, 24, 25, 47, 48, 49, 167, 168, 169, 336)
-    return replace(config, model=replace(config.model, lags=lags, profiles=("24x7", "24x28", "168x4"), likelihood="student-t"))
+    inputs = replace(config.model, lags=lags, profiles=("24x7", "24x28", "168x4"), likelihood="student-t")
+    return replace(config, model=inputs)
 
 
 TRAINING: dict[str, tuple[Config, str]] = {
@@ -91,7 +92,8 @@ def serve(name: str, threads: int) -> None:
     work()
     print("ready", flush=True)
     for line in sys.stdin:
-        times, began = [], time.perf_counter()
+        times: list[float] = []
+        began = time.perf_counter()
         while len(times) < 3 or time.perf_counter() - began < float(line):
             start = clock()
             work()
@@ -108,11 +110,11 @@ def losses(steps: int = 6) -> Iterator[dict[str, Any]]:
 
 
 def compare_losses(reference: str) -> Iterator[dict[str, Any]]:
-    ask = [__file__, "--losses"]
-    found = [
-        [json.loads(line) for line in subprocess.run([python, *ask], capture_output=True, text=True, check=True).stdout.splitlines()]
-        for python in (sys.executable, reference)
-    ]
+    def told(python: str) -> list[dict[str, Any]]:
+        done = subprocess.run([python, __file__, "--losses"], capture_output=True, text=True, check=True)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    found = told(sys.executable), told(reference)
     for ours, theirs in zip(*found, strict=True):
         pairs = list(zip(ours["losses"], theirs["losses"], strict=True))
         yield {"name": ours["name"], "losses": pairs, "largest_difference": max(abs(a - b) for a, b in pairs)}

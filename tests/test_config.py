@@ -86,9 +86,9 @@ def test_one_pattern_serves_all_layers_and_each_layer_may_have_its_own() -> None
         (lambda: ModelConfig(embed_series="no"), "embed_series must be True or False. Got 'no'"),  # type: ignore[arg-type]
         (lambda: TrainConfig(precision="float16"), "precision must be one of float32, bfloat16. Got 'float16'"),  # type: ignore[arg-type]
         (
-            lambda: Config(context=2, horizon=1, method="x"),
+            lambda: Config(context=2, horizon=1, method="x"),  # type: ignore[arg-type]
             "method must be one of ancestral, mean-path, two-way, direct. Got",
-        ),  # type: ignore[arg-type]
+        ),
     ],
 )
 def test_a_choice_that_does_not_exist_is_refused_and_not_taken_for_another(make: Any, text: str) -> None:

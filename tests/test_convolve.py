@@ -12,22 +12,29 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from logsparse.attention import native
 from logsparse.attention.convolve import project, project_plainly
+from logsparse.attention.native import extension
 from logsparse.errors import LogsparseError
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def threads() -> Iterator[None]:
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
 
 
-def inputs(  # noqa: PLR0913 - one number a size
-    batch: int, length: int, width: int, channels: int, kernel: int, dtype: torch.dtype = torch.float64, seed: int = 0
+def inputs(
+    batch: int,
+    length: int,
+    width: int,
+    channels: int,
+    kernel: int,
+    *,
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
 ) -> Inputs:
     generator = torch.Generator().manual_seed(seed)
 
@@ -66,10 +73,10 @@ def test_the_kernel_gives_the_plain_convolution_s_results(data: st.DataObject) -
 
 @pytest.mark.parametrize("length", [1, 16, 191, 192, 193, 400])
 def test_single_precision_is_as_good_as_it_can_be(length: int) -> None:
-    assert_same(inputs(3, length, 25, 50, 9, torch.float32), None, 2e-5)
+    assert_same(inputs(3, length, 25, 50, 9, dtype=torch.float32), None, 2e-5)
 
 
-def test_any_strides_are_read(threads: None) -> None:
+def test_any_strides_are_read() -> None:
     x, *weights = inputs(3, 50, 6, 8, 4)
     turned = x.detach().mT.contiguous().mT.requires_grad_()
     for count in (1, 2, 5):
@@ -88,8 +95,8 @@ def test_what_stands_in_padding_changes_nothing() -> None:
         assert torch.equal(got, wanted)
 
 
-def test_the_same_threads_give_the_same_bits(threads: None) -> None:
-    given = inputs(7, 130, 9, 20, 3, torch.float32)
+def test_the_same_threads_give_the_same_bits() -> None:
+    given = inputs(7, 130, 9, 20, 3, dtype=torch.float32)
     for count in (1, 2, 3):
         torch.set_num_threads(count)
         first, again = (results(project, given, None) for _ in range(2))
@@ -97,7 +104,7 @@ def test_the_same_threads_give_the_same_bits(threads: None) -> None:
 
 
 def test_every_level_of_the_processor_gives_the_same() -> None:
-    kernel = native.kernel()
+    kernel = extension()
     best = kernel.level()
     try:
         for level in kernel.levels():
@@ -109,7 +116,7 @@ def test_every_level_of_the_processor_gives_the_same() -> None:
 
 def test_gradcheck_and_torch_s_own_checks_pass() -> None:
     given = inputs(2, 5, 3, 2, 3)
-    assert torch.autograd.gradcheck(lambda *parts: project(*parts, torch.tensor([0, 2])), given)
+    assert torch.autograd.gradcheck(lambda *parts: project(*parts, torch.tensor([0, 2])), given)  # type: ignore[call-arg]
     for starts in (None, torch.tensor([1, 5])):
         torch.library.opcheck(torch.ops.logsparse.project.default, (*given, starts))
 
@@ -117,12 +124,13 @@ def test_gradcheck_and_torch_s_own_checks_pass() -> None:
 # torch's own rules for forward mode still go through torch.jit
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
 def test_bfloat16_and_forward_mode_are_left_to_plain_torch() -> None:
-    given = inputs(1, 8, 3, 2, 2, torch.float32)
+    given = inputs(1, 8, 3, 2, 2, dtype=torch.float32)
     with torch.no_grad():
-        assert project(*(part.bfloat16() for part in given), None)[0].dtype == torch.bfloat16  # type: ignore[call-arg, misc]
+        assert project(*(part.bfloat16() for part in given), None)[0].dtype == torch.bfloat16  # type: ignore[call-arg]
     with forward_ad.dual_level():
-        x = forward_ad.make_dual(given[0].detach(), torch.ones_like(given[0]))
-        assert forward_ad.unpack_dual(project(x, *given[1:], None)[0]).tangent is not None
+        x = forward_ad.make_dual(given[0].detach(), torch.ones_like(given[0]))  # type: ignore[no-untyped-call]
+        out = project(x, *given[1:], None)[0]
+        assert forward_ad.unpack_dual(out).tangent is not None  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +148,7 @@ def test_bfloat16_and_forward_mode_are_left_to_plain_torch() -> None:
     ],
 )
 def test_the_operator_refuses_what_would_read_foreign_memory(number: int, wrong: Tensor, message: str) -> None:
-    given: list[Any] = [*(part.detach() for part in inputs(2, 5, 3, 2, 2, torch.float32)), None]
+    given: list[Any] = [*(part.detach() for part in inputs(2, 5, 3, 2, 2, dtype=torch.float32)), None]
     given[number] = wrong
     with pytest.raises(LogsparseError, match=message):
         torch.ops.logsparse.project(*given)

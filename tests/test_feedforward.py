@@ -11,21 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from logsparse.attention import native
+from logsparse.attention.native import extension
 from logsparse.errors import LogsparseError
 from logsparse.model.feedforward import Kept, Weights, feed_forward, feed_forward_plainly, kept_share
 
 Inputs = tuple[Tensor, Tensor, Weights, Kept]
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def threads() -> Iterator[None]:
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
 
 
-def inputs(  # noqa: PLR0913 - one number a size
+def inputs(
     batch: int,
     length: int,
     width: int,
@@ -59,7 +59,8 @@ def results(way: Any, given: Inputs) -> list[Tensor]:
     x, gathered, weights, _ = given
     out = way(*given)
     leaves = [x, gathered, *(part for part in weights if part is not None)]
-    return [out.detach(), *torch.autograd.grad(out, leaves, torch.arange(out.numel(), dtype=out.dtype).view_as(out).sin())]
+    weight = torch.arange(out.numel(), dtype=out.dtype).view_as(out).sin()
+    return [out.detach(), *torch.autograd.grad(out, leaves, weight)]
 
 
 def assert_same(given: Inputs, tolerance: float) -> None:
@@ -90,7 +91,7 @@ def test_many_short_rows_are_the_same_as_each_by_itself() -> None:
     torch.testing.assert_close(whole, torch.cat(each))
 
 
-def test_the_same_threads_give_the_same_bits(threads: None) -> None:
+def test_the_same_threads_give_the_same_bits() -> None:
     given = inputs(7, 130, 9, 20, 30, dtype=torch.float32)
     for count in (1, 2, 3):
         torch.set_num_threads(count)
@@ -99,7 +100,7 @@ def test_the_same_threads_give_the_same_bits(threads: None) -> None:
 
 
 def test_every_level_of_the_processor_gives_the_same() -> None:
-    kernel = native.kernel()
+    kernel = extension()
     best = kernel.level()
     try:
         for level in kernel.levels():

@@ -62,7 +62,8 @@ def test_the_operator_passes_torch_s_own_checks(dropout: float) -> None:
         q, k, v = random_inputs((1, 2, 70, 3), seed=seed)
         number = torch.tensor(5) if dropout else None
         for starts in (None, torch.tensor([9])):
-            torch.library.opcheck(torch.ops.logsparse.attend.default, (q, k, v, [0, 1, 2, 4, 60], 1, dropout, number, starts))
+            operator = torch.ops.logsparse.attend.default
+            torch.library.opcheck(operator, (q, k, v, [0, 1, 2, 4, 60], 1, dropout, number, starts))
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from logsparse.attention.native import TYPES, available, has_tangent, native, native_step
-from logsparse.attention.triton import WIDEST, triton_attend, unserved
 from logsparse.attention.dense import dense
 from logsparse.attention.inputs import without_padding
+from logsparse.attention.native import TYPES, available, has_tangent, native, native_step
 from logsparse.attention.shifted import shifted, shifted_step, with_dense_rows
+from logsparse.attention.triton import WIDEST, triton_attend, unserved
 from logsparse.errors import ConfigError
 
 _log = logging.getLogger(__name__)

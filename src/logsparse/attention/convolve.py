@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-import logsparse.attention.native as native
 from logsparse.attention.inputs import check_starts, without_padding
+from logsparse.attention.native import TYPES, check_shapes, check_starts_memory, define, extension, serves
 from logsparse.errors import DataError
 
 Projected = tuple[Tensor, Tensor, Tensor]
@@ -28,7 +28,7 @@ def project(
 ) -> Projected:
     """(B, L, W) -> queries, keys, values, (B, C, L) each; what stands before each start counts as zeros."""
     parts = (x_BLW, weight_2CWK, bias_2C, weight_CW, bias_C)
-    if native.serves(*parts):
+    if serves(*parts):
         projected: Projected = torch.ops.logsparse.project(*parts, starts_B)
         return projected
     return project_plainly(*parts, starts_B)
@@ -56,7 +56,7 @@ def _project(
         (len(bias), tap, weight.data_ptr(), bias.data_ptr(), o.data_ptr())
         for weight, bias, tap, o in zip(weights, biases, taps, out, strict=True)
     ]
-    native.kernel().convolve(*_whole(x_BLW, starts_B), parts)
+    extension().convolve(*_whole(x_BLW, starts_B), parts)
     return out
 
 
@@ -70,7 +70,8 @@ def _project_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     _check(x_BLW, weight_2CWK, None, weight_CW, None, starts_B)
     (batch, length, width), (channels, kernel) = x_BLW.shape, (len(weight_CW), weight_2CWK.shape[2])
-    native.check_shapes(x=(x_BLW, x_BLW.shape), **{f"grad {n}": (g, (batch, channels, length)) for n, g in enumerate(grads)})
+    wanted = (batch, channels, length)
+    check_shapes(x=(x_BLW, tuple(x_BLW.shape)), **{f"grad {n}": (grad, wanted) for n, grad in enumerate(grads)})
     # Turned: from results back to inputs, taps in reverse order.
     turned = [part.transpose(0, 1).flip(2).contiguous() for part in weight_2CWK.chunk(2)]
     turned.append(weight_CW.T.contiguous())
@@ -84,14 +85,12 @@ def _project_backward(
         (channels, tap, weight.data_ptr(), grad.data_ptr(), *grad.stride())
         for grad, tap, weight in zip(grads, taps, turned, strict=True)
     ]
-    native.kernel().convolve_backward(
-        *_whole(x_BLW, starts_B), parts, grad_x.data_ptr(), sums.data_ptr(), sums.shape[1]
-    )
+    extension().convolve_backward(*_whole(x_BLW, starts_B), parts, grad_x.data_ptr(), sums.data_ptr(), sums.shape[1])
     found = sums.sum(0) if threads > 1 else sums[0]
     weights, biases = [], []
-    for part, tap, room in zip(found.split(sizes), taps, rooms, strict=True):
+    for part, tap, room in zip(torch.split(found, sizes), taps, rooms, strict=True):
         weight = part[: channels * room].view(channels, room)[:, : tap * width]
-        weights.append(weight.unflatten(1, (tap, width)).mT)
+        weights.append(weight.reshape(channels, tap, width).mT)
         biases.append(part[channels * room :][:channels])
     q_w, k_w, v_w = weights
     return grad_x, torch.cat([q_w, k_w]), torch.cat(biases[:2]), v_w.squeeze(2), biases[2].clone()
@@ -117,8 +116,8 @@ def _gradients(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
 
 
 _INPUTS = "Tensor x, Tensor weight_qk, Tensor bias_qk, Tensor weight_v, Tensor bias_v, Tensor? starts"
-native.define(f"project({_INPUTS}) -> (Tensor, Tensor, Tensor)", _project, _project_fake, (_gradients, _remember))
-native.define(
+define(f"project({_INPUTS}) -> (Tensor, Tensor, Tensor)", _project, _project_fake, (_gradients, _remember))
+define(
     "project_backward(Tensor[] grads, Tensor x, Tensor weight_qk, Tensor weight_v, Tensor? starts)"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     _project_backward,
@@ -142,7 +141,7 @@ def _check(
             hint="call ConvAttention, which gives them.",
         )
     channels, width, kernel = len(weight_CW), x_BLW.shape[2], weight_2CWK.shape[2]
-    native.check_shapes(
+    check_shapes(
         x=(x_BLW, tuple(x_BLW.shape)),
         weight_qk=(weight_2CWK, (2 * channels, width, kernel)),
         bias_qk=(bias_2C, (2 * channels,)),
@@ -150,7 +149,7 @@ def _check(
         bias_v=(bias_C, (channels,)),
     )
     check_starts(starts_B, x_BLW)
-    native.check_starts_memory(starts_B)
+    check_starts_memory(starts_B)
 
 
 def _results(x_BLW: Tensor, weight_CW: Tensor) -> Projected:
@@ -160,7 +159,7 @@ def _results(x_BLW: Tensor, weight_CW: Tensor) -> Projected:
 
 def _whole(x_BLW: Tensor, starts_B: Tensor | None) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """What both passes take: x, the sizes, the starts."""
-    sizes = (native.TYPES[x_BLW.dtype], *x_BLW.shape, torch.get_num_threads())
+    sizes = (TYPES[x_BLW.dtype], *x_BLW.shape, torch.get_num_threads())
     return (x_BLW.data_ptr(), *x_BLW.stride()), sizes, 0 if starts_B is None else starts_B.data_ptr()
 
 

@@ -87,7 +87,7 @@ class ConvAttention(nn.Module):
         check_starts(starts, x_BLW)
         bias = cast("Tensor", self.query_key.bias)
         parts = project(x_BLW, self.query_key.weight, bias, self.value.weight, self.value.bias, starts)
-        q_BHLD, k_BHLD, v_BHLD = (part.unflatten(1, (self.heads, self.head_width)).mT for part in parts)
+        q_BHLD, k_BHLD, v_BHLD = (part.view(len(x_BLW), self.heads, self.head_width, -1).mT for part in parts)
         return q_BHLD, k_BHLD, v_BHLD
 
     def project_step(self, seen_BNKW: Tensor) -> tuple[Tensor, Tensor, Tensor]:

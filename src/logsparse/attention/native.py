@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 _told: list[str] = []
 
 # Not torch.library.custom_op: its first call imports the whole compiler, 2.5 seconds of a core (docs/LOG.md).
-_library = torch.library.Library("logsparse", "FRAGMENT")
+_library = torch.library.Library("logsparse", "FRAGMENT")  # type: ignore[no-untyped-call]
 
 
 def define(
@@ -42,8 +42,8 @@ def define(
 ) -> None:
     """Register `torch.ops.logsparse.<name>`; `gradient`: the backward function, and what remembers its inputs."""
     name = schema.partition("(")[0]
-    _library.define(schema)
-    _library.impl(name, on_cpu, "CPU")
+    _library.define(schema)  # type: ignore[no-untyped-call]
+    _library.impl(name, on_cpu, "CPU")  # type: ignore[no-untyped-call]
     torch.library.register_fake(f"logsparse::{name}", fake, lib=_library)
     if gradient is not None:
         backward, remember = gradient
@@ -58,7 +58,7 @@ def available() -> bool:
     return _native is not None
 
 
-def kernel() -> Any:
+def extension() -> Any:
     """The extension; only where it is available."""
     return _native
 
@@ -93,7 +93,8 @@ def check_shapes(**parts: tuple[Tensor | None, tuple[int, ...]]) -> None:
                 hint="call the layer, which gives them.",
             )
     if first is None or first.dtype not in (torch.float32, torch.float64):
-        raise DataError("The operator takes float32 or float64.", got=str(first.dtype if first is not None else None))
+        kind = "none" if first is None else str(first.dtype)
+        raise DataError("The operator takes float32 or float64.", got=kind, hint="call the layer, which chooses.")
 
 
 def native(
@@ -148,7 +149,8 @@ def _attend_backward(
     _check(q, k, v, distances, dense_rows, dropout, starts_B)
     _check_seed(seed)
     like_BHLE, like_BHL = _results(q, v)
-    for name, given, wanted in (("grad", grad_BHLE, like_BHLE), ("out", out_BHLE, like_BHLE), ("lse", lse_BHL, like_BHL)):
+    parts = (("grad", grad_BHLE, like_BHLE), ("out", out_BHLE, like_BHLE), ("lse", lse_BHL, like_BHL))
+    for name, given, wanted in parts:
         if given.shape != wanted.shape or given.dtype != wanted.dtype or not (name != "lse" or given.is_contiguous()):
             raise DataError(
                 f"{name} must be {tuple(wanted.shape)} {wanted.dtype}, as the forward pass gave it.",
@@ -164,7 +166,7 @@ def _attend_backward(
 
 def _attend_backward_fake(grad_BHLE: Tensor, saved: Sequence[Tensor], *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     del grad_BHLE
-    q, k, v, *_ = saved
+    q, k, v = saved[:3]
     return _like(q), _like(k), _like(v)
 
 

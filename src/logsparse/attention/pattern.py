@@ -70,7 +70,7 @@ class Pattern:
         return tuple(sorted({s for s in _RULES[self.rule](length, **dict(self.settings)) if s < length}))
 
     def cells_of(self, length: int) -> tuple[tuple[int, ...], int]:
-        """Distances, and how many first rows see their whole past: all of them where the distances leave out nothing."""
+        """Distances, and how many first rows see their whole past: all, where the distances leave out nothing."""
         distances = self.distances(length)
         return distances, length if len(distances) == length else min(self.dense_rows, length)
 

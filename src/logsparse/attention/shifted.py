@@ -19,7 +19,6 @@ from torch.nn.functional import pad
 
 from logsparse.attention.dropout import factors
 
-
 Rows = Callable[..., Tensor]
 """(q, k, v, distances, first_row, dropout, seed, starts) -> the rows from `first_row` on."""
 

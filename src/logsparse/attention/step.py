@@ -13,7 +13,6 @@ after it differ from path to path:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 

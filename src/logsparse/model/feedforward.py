@@ -1,7 +1,7 @@
-"""The stream and what the heads gathered -> the stream after a block: merge, residual, norm, feed-forward, residual, norm.
+"""The stream and what the heads gathered -> the stream after a block: merge, residual, norm, feed-forward, norm.
 
-Each position goes its way alone. The C++ kernel takes a tile of positions through all of it while it is in the cache, and
-computes it anew in the backward pass; `feed_forward_plainly` is the same in plain torch, on any device and in any type.
+Each position goes its way alone. The C++ kernel takes a tile of positions through all of it while it is in the cache,
+and computes it anew in the backward pass; `feed_forward_plainly` is the same in plain torch, for any device and type.
 """
 
 # B batch, L length, W width of the stream, C channels of all heads, F channels of the feed-forward
@@ -15,7 +15,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import layer_norm, leaky_relu, linear
 
-import logsparse.attention.native as native
+from logsparse.attention.native import TYPES, check_shapes, define, extension, serves
 from logsparse.errors import DataError
 
 EPSILON = 1e-5
@@ -45,7 +45,7 @@ Kept = tuple[Tensor | None, Tensor | None]
 def feed_forward(x_BLW: Tensor, gathered_BLC: Tensor, weights: Weights, kept: Kept) -> Tensor:
     """(B, L, W)."""
     given = [part for part in weights if part is not None]
-    if not native.serves(x_BLW, gathered_BLC, *given):
+    if not serves(x_BLW, gathered_BLC, *given):
         return feed_forward_plainly(x_BLW, gathered_BLC, weights, kept)
     out_BLW: Tensor = torch.ops.logsparse.feed_forward(x_BLW, gathered_BLC, *kept, *weights)
     return out_BLW
@@ -92,17 +92,19 @@ def _feed_forward_fake(x_BLW: Tensor, *_: Any) -> Tensor:
     return x_BLW.new_empty(x_BLW.shape)
 
 
-def _feed_forward_backward(grad_BLW: Tensor, x_BLW: Tensor, gathered_BLC: Tensor, given: list[Tensor | None]) -> list[Tensor]:
+def _feed_forward_backward(
+    grad_BLW: Tensor, x_BLW: Tensor, gathered_BLC: Tensor, given: list[Tensor | None]
+) -> list[Tensor]:
     kept, weights = given[:2], _dense(Weights(*given[2:]))  # type: ignore[arg-type]
     _check(x_BLW, gathered_BLC, kept, weights)
-    native.check_shapes(x=(x_BLW, tuple(x_BLW.shape)), grad=(grad_BLW, tuple(x_BLW.shape)))
+    check_shapes(x=(x_BLW, tuple(x_BLW.shape)), grad=(grad_BLW, tuple(x_BLW.shape)))
     grad_x, grad_gathered = x_BLW.new_empty(x_BLW.shape), torch.empty_like(gathered_BLC)
     (wide, width), inner = weights.widen_FW.shape, gathered_BLC.shape[2]
     room = -(-width // _ALIGN) * _ALIGN
     sizes = [inner * room, wide * room, wide * room, *[room] * 6, wide]
     sums = x_BLW.new_zeros(torch.get_num_threads(), sum(sizes))
     _run([x_BLW, gathered_BLC, *kept, grad_BLW, grad_x, grad_gathered], weights, sums)
-    merge, widen, narrow, *rows, widen_bias = sums.sum(0).split(sizes)
+    merge, widen, narrow, *rows, widen_bias = torch.split(sums.sum(0), sizes)
     matrices = [part.view(-1, room)[:, :width] for part in (merge, widen, narrow)]
     merge_bias, narrow_bias, *norms = (row[:width].clone() for row in rows)
     layers = [matrices[0].T, merge_bias, matrices[1], widen_bias, matrices[2].T, narrow_bias]
@@ -130,14 +132,14 @@ def _gradients(ctx: Any, grad_BLW: Tensor) -> tuple[Tensor | None, ...]:
     return (*found[:2], None, None, *found[2:], *norms)
 
 
-_WEIGHTS = ", ".join(f"Tensor{'?' if name.startswith('last') else ''} {name.rpartition('_')[0]}" for name in Weights._fields)
-native.define(
+_WEIGHTS = ", ".join(f"Tensor{'?' * name.startswith('last')} {name.rpartition('_')[0]}" for name in Weights._fields)
+define(
     f"feed_forward(Tensor x, Tensor gathered, Tensor? keep_merged, Tensor? keep_fed, {_WEIGHTS}) -> Tensor",
     _feed_forward,
     _feed_forward_fake,
     (_gradients, _remember),
 )
-native.define(
+define(
     "feed_forward_backward(Tensor grad, Tensor x, Tensor gathered, Tensor?[] given) -> Tensor[]",
     _feed_forward_backward,
     _feed_forward_backward_fake,
@@ -151,9 +153,9 @@ def _run(parts: list[Tensor | None], weights: Weights, sums: Tensor | None) -> N
     tensors = [(0, 0, 0, 0) if part is None else (part.data_ptr(), *part.stride()) for part in parts]
     where = [0 if part is None else part.data_ptr() for part in weights]
     sizes = (*x_BLW.shape, gathered_BLC.shape[2], len(weights.widen_FW), int(weights.last_gain_W is None))
-    sizes = (native.TYPES[x_BLW.dtype], *sizes, torch.get_num_threads())
+    sizes = (TYPES[x_BLW.dtype], *sizes, torch.get_num_threads())
     where_sums = (0, 0) if sums is None else (sums.data_ptr(), sums.shape[1])
-    native.kernel().feed_forward(tensors, where, sizes, EPSILON, *where_sums)
+    extension().feed_forward(tensors, where, sizes, EPSILON, *where_sums)
 
 
 def _check(x_BLW: Tensor, gathered_BLC: Tensor, kept: Sequence[Tensor | None], weights: Weights) -> None:
@@ -167,7 +169,7 @@ def _check(x_BLW: Tensor, gathered_BLC: Tensor, kept: Sequence[Tensor | None], w
     (batch, length, width), channels, wide = x_BLW.shape, gathered_BLC.shape[2], len(weights.widen_FW)
     shapes = [(width, channels), (width,), (wide, width), (wide,), (width, wide), *[(width,)] * 5]
     named = {name: (part, shape) for (name, part), shape in zip(weights._asdict().items(), shapes, strict=True)}
-    native.check_shapes(
+    check_shapes(
         x=(x_BLW, (batch, length, width)),
         gathered=(gathered_BLC, (batch, length, channels)),
         keep_merged=(kept[0], (batch, length, width)),
@@ -177,7 +179,7 @@ def _check(x_BLW: Tensor, gathered_BLC: Tensor, kept: Sequence[Tensor | None], w
 
 
 def _dense(weights: Weights) -> Weights:
-    return Weights(*(part if part is None else part.contiguous() for part in weights))
+    return Weights(*(part if part is None else part.contiguous() for part in weights))  # type: ignore[arg-type]
 
 
 def _is_one_row(x_BLC: Tensor) -> bool:

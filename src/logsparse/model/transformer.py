@@ -171,11 +171,8 @@ class Block(nn.Module):
 
     def _after(self, x_BLW: Tensor, gathered_BLC: Tensor, kept: Kept = (None, None)) -> Tensor:
         """Everything after the attention."""
-        out, first, last = self.attention.out, self.attention_norm, self.feedforward_norm
-        first, last = (last, None) if self.pre else (first, last)
-        weights = Weights(
-            *(out.weight, out.bias, self.widen.weight, self.widen.bias, self.narrow.weight, self.narrow.bias),
-            *(first.weight, first.bias),
-            *((None, None) if last is None else (last.weight, last.bias)),
-        )
+        out, first = self.attention.out, self.feedforward_norm if self.pre else self.attention_norm
+        last = (None, None) if self.pre else (self.feedforward_norm.weight, self.feedforward_norm.bias)
+        linear = (out.weight, out.bias, self.widen.weight, self.widen.bias, self.narrow.weight, self.narrow.bias)
+        weights = Weights(*linear, first.weight, first.bias, *last)
         return feed_forward(x_BLW, gathered_BLC, weights, kept)
