@@ -64,10 +64,10 @@ def by_hand(model: ls.LogSparse, series: int, layer: int) -> np.ndarray[Any, Any
         caught: list[torch.Tensor] = []
         block = network.blocks[layer]
         assert isinstance(block, Block)
-        hook = block.attention.register_forward_pre_hook(lambda _module, inputs: caught.append(inputs[0]))
+        hook = block.register_forward_pre_hook(lambda _module, inputs: caught.append(inputs[0]))
         network(batch)
         hook.remove()
-        q, k, _ = block.attention.project(caught[0])
+        q, k, _ = block.project(caught[0])
         mask = torch.from_numpy(block.attention.pattern.mask(CONTEXT + HORIZON))
         scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~mask, -math.inf)
     return np.asarray(scores.softmax(-1)[0].numpy())

@@ -201,3 +201,17 @@ def test_one_openmp_runtime_serves_torch_and_the_kernel() -> None:
     )
     if sys.platform == "linux":
         subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_first_call_does_not_import_the_compiler() -> None:
+    # It would: a custom_op's first call imports torch._dynamo and sympy, 2.5 seconds of a core for every `predict`.
+    program = """
+import sys, torch
+from logsparse.attention.layer import ConvAttention
+from logsparse.attention.pattern import logsparse
+layer = ConvAttention(8, 2, logsparse(), kernel=3)
+layer(torch.ones(1, 9, 8)).sum().backward()
+print([name for name in ("torch._dynamo", "sympy", "triton") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -7,7 +7,7 @@
 |---|---|---|
 | native | the C++ kernel: time O(L * M), memory O(L), any strides | on a CPU, where it was built |
 | triton | Triton kernels: the same on a GPU | on a GPU, for float32, float16 and bfloat16, where triton is installed |
-| sdpa | torch's own attention | full pattern, no dropout, no padding; not where native reads channel-first memory |
+| sdpa | torch's own attention | full pattern without dropout and padding, where native does not serve |
 | shifted | plain torch, memory O(L * M) | otherwise |
 | dense | an L x L mask: the oracle of the tests | never |
 

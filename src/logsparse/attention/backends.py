@@ -1,6 +1,6 @@
 """The table of backends: what each one serves, and its two functions; `attend` and `attend_step` both read it.
 
-A new backend is its file and one row here.
+`auto` takes the first row that serves. A new backend is its file and one row here.
 """
 
 # B batch, H heads, L length, D channels of q and k, E channels of v
@@ -93,11 +93,6 @@ def _over_cells(function: Callable[..., Tensor], *, sees_padding: bool) -> Calla
 
 TABLE = (
     Backend(
-        "sdpa",
-        lambda call: scaled_dot_product_attention(call.q, call.k, call.v, is_causal=True),
-        full_only=True,
-    ),
-    Backend(
         "native",
         _over_cells(native, sees_padding=False),
         devices=("cpu",),
@@ -106,6 +101,11 @@ TABLE = (
         missing=lambda q, v: None if available() else "an install without the kernel",  # noqa: ARG005
         step=native_step,
         step_dtypes=(torch.float32, torch.float64),
+    ),
+    Backend(
+        "sdpa",
+        lambda call: scaled_dot_product_attention(call.q, call.k, call.v, is_causal=True),
+        full_only=True,
     ),
     Backend(
         "triton",
@@ -125,11 +125,8 @@ def choose(name: str, call: Call) -> Backend:
     if name == "auto":
         device = call.q.device.type
         allowed = [row for row in TABLE if row.automatic_on is None or device in row.automatic_on]
-        serving = [row for row in allowed if row.unserved(call) is None]
-        # SDPA reads channel-first memory several times slower than the kernel does.
-        found = _BY_NAME["native"] if _channel_first(call.q) and _BY_NAME["native"] in serving else serving[0]
         _tell(call)
-        return found
+        return next(row for row in allowed if row.unserved(call) is None)
     found = _BY_NAME[name]
     reason = found.unserved(call)
     if reason is not None:
@@ -154,11 +151,6 @@ _RULES = {
     "native": "Backend native runs on a CPU, where it was built, forward and backward.",
     "triton": f"Backend triton serves float32, float16 and bfloat16 of at most {WIDEST} channels on a GPU.",
 }
-
-
-def _channel_first(q: Tensor) -> bool:
-    """Whether positions are neighbours in memory, as our layer has them."""
-    return q.stride(-1) != 1 and q.stride(-2) == 1
 
 
 def _tell(call: Call) -> None:
