@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 from numpy.typing import NDArray
+from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from logsparse.config import Config
 from logsparse.data.features import Features
@@ -49,9 +51,21 @@ def learned(
     static, names = tuple(known.categories), tuple(panel.static)
     require("learned/known/categories", f"of {names}", static, holds=set(static) <= set(names))
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    with torch.device("meta"):
+    with torch.device("meta"), _WithoutValues():
         needed = make(config, len(features), known).state_dict()
     check_tensors(needed, tensors, "weight")
     network = make(config, len(features), known)
     network.load_state_dict(tensors)
     return Learned(config, known, features, story, network)
+
+
+class _WithoutValues(TorchFunctionMode):
+    """Fresh weights stay as they are: on the meta device drawing them imports torch's compiler, seconds for nothing."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        del types
+        if getattr(func, "__module__", None) == nn.init.__name__:
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
