@@ -15,12 +15,10 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from logsparse.attention.inputs import check_starts, without_padding
-from logsparse.attention.native import TYPES, check_shapes, check_starts_memory, define, extension, serves
+from logsparse.attention.native import TYPES, check_shapes, check_starts_memory, define, extension, room, serves
 from logsparse.errors import DataError
 
 Projected = tuple[Tensor, Tensor, Tensor]
-
-_ALIGN = 16  # sums_align of native/problem.h
 
 
 def project(
@@ -76,8 +74,8 @@ def _project_backward(
     turned = [part.transpose(0, 1).flip(2).contiguous() for part in weight_2CWK.chunk(2)]
     turned.append(weight_CW.T.contiguous())
     taps = (kernel, kernel, 1)
-    rooms = [_round_up(tap * width) for tap in taps]
-    sizes = [channels * room + _round_up(channels) for room in rooms]
+    rooms = [room(tap * width) for tap in taps]
+    sizes = [channels * wide + room(channels) for wide in rooms]
     threads = torch.get_num_threads()
     sums = x_BLW.new_zeros(threads, sum(sizes))
     grad_x = x_BLW.new_empty(batch, length, width)
@@ -88,10 +86,10 @@ def _project_backward(
     extension().convolve_backward(*_whole(x_BLW, starts_B), parts, grad_x.data_ptr(), sums.data_ptr(), sums.shape[1])
     found = sums.sum(0) if threads > 1 else sums[0]
     weights, biases = [], []
-    for part, tap, room in zip(torch.split(found, sizes), taps, rooms, strict=True):
-        weight = part[: channels * room].view(channels, room)[:, : tap * width]
+    for part, tap, wide in zip(torch.split(found, sizes), taps, rooms, strict=True):
+        weight = part[: channels * wide].view(channels, wide)[:, : tap * width]
         weights.append(weight.reshape(channels, tap, width).mT)
-        biases.append(part[channels * room :][:channels])
+        biases.append(part[channels * wide :][:channels])
     q_w, k_w, v_w = weights
     return grad_x, torch.cat([q_w, k_w]), torch.cat(biases[:2]), v_w.squeeze(2), biases[2].clone()
 
@@ -161,7 +159,3 @@ def _whole(x_BLW: Tensor, starts_B: Tensor | None) -> tuple[tuple[int, ...], tup
     """What both passes take: x, the sizes, the starts."""
     sizes = (TYPES[x_BLW.dtype], *x_BLW.shape, torch.get_num_threads())
     return (x_BLW.data_ptr(), *x_BLW.stride()), sizes, 0 if starts_B is None else starts_B.data_ptr()
-
-
-def _round_up(count: int) -> int:
-    return -(-count // _ALIGN) * _ALIGN

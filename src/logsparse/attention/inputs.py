@@ -104,5 +104,12 @@ def check_cells(distances: Sequence[int], dropout: float, length: int, **rows: t
             )
 
 
+def empty(x: Tensor, rows: int, channels: int) -> Tensor:
+    """(B, H, rows, channels), channel-first in memory where x is."""
+    if x.stride(2) == 1:
+        return x.new_empty((*x.shape[:2], channels, rows)).mT
+    return x.new_empty((*x.shape[:2], rows, channels))
+
+
 def _kind(x: Any) -> str:
     return f"{tuple(x.shape)} {x.dtype} on {x.device}" if isinstance(x, Tensor) else type(x).__name__

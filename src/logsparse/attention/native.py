@@ -19,7 +19,7 @@ import torch  # before _native: torch's OpenMP runtime must be the one both use
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from logsparse.attention.inputs import check_attention, check_cells, check_starts
+from logsparse.attention.inputs import check_attention, check_cells, check_starts, empty
 from logsparse.errors import DataError
 
 _native: Any = None
@@ -61,6 +61,11 @@ def available() -> bool:
 def extension() -> Any:
     """The extension; only where it is available."""
     return _native
+
+
+def room(count: int) -> int:
+    """Numbers that a row of summed gradients has room for: `sums_align` of native/problem.h."""
+    return -(-count // 16) * 16
 
 
 def serves(*tensors: Tensor) -> bool:
@@ -262,18 +267,11 @@ def native_step(
 
 def _results(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     lse_BHL = q.new_empty(q.shape[:3], dtype=torch.promote_types(q.dtype, torch.float32))
-    return _empty(q, (q.shape[2], v.shape[3])), lse_BHL
+    return empty(q, q.shape[2], v.shape[3]), lse_BHL
 
 
 def _like(x: Tensor) -> Tensor:
-    return _empty(x, (x.shape[2], x.shape[3]))
-
-
-def _empty(x: Tensor, shape: tuple[int, int]) -> Tensor:
-    """(B, H, *shape), channel-first in memory where x is."""
-    if x.stride(2) == 1:
-        return x.new_empty((*x.shape[:2], shape[1], shape[0])).mT
-    return x.new_empty((*x.shape[:2], *shape))
+    return empty(x, x.shape[2], x.shape[3])
 
 
 def _plain(x: Tensor) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 from torch import Tensor
 
-from logsparse.attention.inputs import check_attention, check_cells, check_starts
+from logsparse.attention.inputs import check_attention, check_cells, check_starts, empty
 from logsparse.errors import ConfigError, DataError
 
 _INSTALLED = importlib.util.find_spec("triton") is not None
@@ -176,7 +176,7 @@ def _attend_backward(
     _check_same("grad", grad_BHRE, like_BHRE)
     _check_same("out", out_BHRE, like_BHRE)
     _check_same("lse", lse_BHR, like_BHR)
-    grad_q, grad_k, grad_v = (_empty(x, x.shape[2], x.shape[3]) for x in (q, k, v))
+    grad_q, grad_k, grad_v = (empty(x, x.shape[2], x.shape[3]) for x in (q, k, v))
     delta_BHR = torch.empty_like(like_BHR)
     launch = _launch(_BACKWARD, q, v)
     cells = (*_planned(tuple(distances), launch, q.device), starts_B, _checked_seed(seed, q.device))
@@ -197,7 +197,7 @@ def _attend_backward_fake(
     starts_B: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     del grad_BHRE, distances, first_row, dropout, seed, starts_B
-    grad_q, grad_k, grad_v = (_empty(x, x.shape[2], x.shape[3]) for x in saved[:3])
+    grad_q, grad_k, grad_v = (empty(x, x.shape[2], x.shape[3]) for x in saved[:3])
     return grad_q, grad_k, grad_v
 
 
@@ -334,11 +334,4 @@ def _check_same(name: str, given: Tensor, wanted: Tensor) -> None:
 
 def _results(q: Tensor, v: Tensor, first_row: int) -> tuple[Tensor, Tensor]:
     rows = q.shape[2] - first_row
-    return _empty(q, rows, v.shape[3]), q.new_empty((*q.shape[:2], rows), dtype=torch.float32)
-
-
-def _empty(x: Tensor, rows: int, channels: int) -> Tensor:
-    """(B, H, rows, channels), channel-first in memory where x is."""
-    if x.stride(2) == 1:
-        return x.new_empty((*x.shape[:2], channels, rows)).mT
-    return x.new_empty((*x.shape[:2], rows, channels))
+    return empty(q, rows, v.shape[3]), q.new_empty((*q.shape[:2], rows), dtype=torch.float32)

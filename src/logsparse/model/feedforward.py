@@ -15,11 +15,10 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import layer_norm, leaky_relu, linear
 
-from logsparse.attention.native import TYPES, check_shapes, define, extension, serves
+from logsparse.attention.native import TYPES, check_shapes, define, extension, room, serves
 from logsparse.errors import DataError
 
 EPSILON = 1e-5
-_ALIGN = 16  # sums_align of native/problem.h
 
 
 class Weights(NamedTuple):
@@ -100,12 +99,12 @@ def _feed_forward_backward(
     check_shapes(x=(x_BLW, tuple(x_BLW.shape)), grad=(grad_BLW, tuple(x_BLW.shape)))
     grad_x, grad_gathered = x_BLW.new_empty(x_BLW.shape), torch.empty_like(gathered_BLC)
     (wide, width), inner = weights.widen_FW.shape, gathered_BLC.shape[2]
-    room = -(-width // _ALIGN) * _ALIGN
-    sizes = [inner * room, wide * room, wide * room, *[room] * 6, wide]
+    padded = room(width)
+    sizes = [inner * padded, wide * padded, wide * padded, *[padded] * 6, wide]
     sums = x_BLW.new_zeros(torch.get_num_threads(), sum(sizes))
     _run([x_BLW, gathered_BLC, *kept, grad_BLW, grad_x, grad_gathered], weights, sums)
     merge, widen, narrow, *rows, widen_bias = torch.split(sums.sum(0), sizes)
-    matrices = [part.view(-1, room)[:, :width] for part in (merge, widen, narrow)]
+    matrices = [part.view(-1, padded)[:, :width] for part in (merge, widen, narrow)]
     merge_bias, narrow_bias, *norms = (row[:width].clone() for row in rows)
     layers = [matrices[0].T, merge_bias, matrices[1], widen_bias, matrices[2].T, narrow_bias]
     layers = [part.contiguous() if part.ndim > 1 else part.clone() for part in layers]
