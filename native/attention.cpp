@@ -32,8 +32,12 @@ static std::vector<Level> levels() {
   std::vector<Level> found{{"baseline", baseline::forward, baseline::backward, baseline::step, baseline::convolve, baseline::feed_forward}};
 #ifdef LOGSPARSE_X86
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     found.push_back({"avx2", avx2::forward, avx2::backward, avx2::step, avx2::convolve, avx2::feed_forward});
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+      found.push_back({"avx512", avx512::forward, avx512::backward, avx512::step, avx512::convolve, avx512::feed_forward});
+  }
 #endif
   return found;
 }

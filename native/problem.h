@@ -49,7 +49,7 @@ struct StepProblem {
   void* out = nullptr;  // (series, path, head, value width), dense
 };
 
-constexpr int64_t sums_align = 16;  // rows of summed gradients are rounded up to so many numbers
+constexpr int64_t sums_align = 32;  // rows of summed gradients are rounded up to so many numbers
 
 // One result of a causal convolution over the last `taps` steps. Weights (channels, width, taps), dense.
 struct ConvolvePart {
@@ -107,5 +107,6 @@ struct FeedForwardProblem {
   }
 LOGSPARSE_DECLARE(baseline)
 LOGSPARSE_DECLARE(avx2)
+LOGSPARSE_DECLARE(avx512)
 
 }  // namespace logsparse

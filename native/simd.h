@@ -3,7 +3,9 @@
 #pragma once
 #include <cstdint>
 
-#if defined(__AVX2__)
+#if defined(__AVX512F__)
+#define LOGSPARSE_BYTES 64
+#elif defined(__AVX2__)
 #define LOGSPARSE_BYTES 32
 #else
 #define LOGSPARSE_BYTES 16

@@ -65,7 +65,7 @@ def extension() -> Any:
 
 def room(count: int) -> int:
     """Numbers that a row of summed gradients has room for: `sums_align` of native/problem.h."""
-    return -(-count // 16) * 16
+    return -(-count // 32) * 32
 
 
 def serves(*tensors: Tensor) -> bool:

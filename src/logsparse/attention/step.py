@@ -27,7 +27,7 @@ from logsparse.checks import whole
 from logsparse.errors import ConfigError, DataError
 
 # Numbers in two of the widest vectors that any build of the kernel uses.
-_LANES = 16
+_LANES = 32
 
 
 @dataclass
