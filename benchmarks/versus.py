@@ -9,6 +9,7 @@ the same machine. The ratio of the best turns counts, the median ratio of neighb
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import statistics
 import subprocess
@@ -88,6 +89,16 @@ def serve(name: str, threads: int) -> None:
     torch.set_num_threads(threads)
     clock = fair_clock()
     work, units = work_of(name)
+    with contextlib.ExitStack() as stack:
+        if name in TRAINING:
+            with contextlib.suppress(ImportError):  # a version before it
+                from logsparse.train.memory import kept_memory
+
+                stack.enter_context(kept_memory())  # as `Training.run` does
+        answer(work, units, clock)
+
+
+def answer(work: Callable[[], object], units: int, clock: Callable[[], float]) -> None:
     work()
     work()
     print("ready", flush=True)

@@ -75,35 +75,38 @@ template <class T> struct FeedForward {
     }
   }
 
-  // Everything up to `fed`, which holds the stream before the last norm; `x` holds the sum, `hidden` the wide layer.
+  // Everything up to `hidden`, the wide layer; `x` holds the sum.
   void forward_tile(int64_t batch, int64_t start) {
     columns = p.length - start < tile ? p.length - start : tile;
     fetch(x, p.x, p.width, batch, start);
     fetch(gathered, p.gathered, p.inner, batch, start);
     T* const merged = fed;  // free until then
     apply(merged, p.width, {weights(p.merge), 1, p.inner}, gathered, p.inner, p.merge_bias);
-    add(x, merged, p.keep_merged, keep_merged, batch, start);
+    const bool drops = p.keep_merged.data != nullptr;
+    if (drops) fetch(keep_merged, p.keep_merged, p.width, batch, start);
+    each(p.width, [&](int64_t, int64_t i) {
+      store(x + i, load(x + i) + (drops ? load(merged + i) * load(keep_merged + i) : load(merged + i)));
+    });
     norm(x, normed, first_mean, first_scale, p.first_gain, p.first_shift);
     apply(hidden, p.wide, {weights(p.widen), 1, p.width}, normed, p.width, p.widen_bias);
     each(p.wide, [&](int64_t, int64_t i) { store(hidden + i, larger<T>(load(hidden + i), Vec<T>{})); });
-    apply(fed, p.width, {weights(p.narrow), 1, p.wide}, hidden, p.wide, p.narrow_bias);
-    add(nullptr, fed, p.keep_fed, keep_fed, batch, start);
-    const T* const stream = p.pre ? x : normed;
-    each(p.width, [&](int64_t, int64_t i) { store(fed + i, load(stream + i) + load(fed + i)); });
+    if (p.keep_fed.data != nullptr) fetch(keep_fed, p.keep_fed, p.width, batch, start);
   }
 
-  // part *= what dropout keeps of it, which is fetched into `keep`; then sum += part, where there is a sum.
-  void add(T* sum, T* part, const View& kept, T* keep, int64_t batch, int64_t start) {
-    if (kept.data != nullptr) {
-      fetch(keep, kept, p.width, batch, start);
-      each(p.width, [&](int64_t, int64_t i) { store(part + i, load(part + i) * load(keep + i)); });
-    }
-    if (sum != nullptr) each(p.width, [&](int64_t, int64_t i) { store(sum + i, load(sum + i) + load(part + i)); });
+  // The stream before the last norm, in `fed`.
+  void feed() {
+    apply(fed, p.width, {weights(p.narrow), 1, p.wide}, hidden, p.wide, p.narrow_bias);
+    const T* const stream = p.pre ? x : normed;
+    const bool drops = p.keep_fed.data != nullptr;
+    each(p.width, [&](int64_t, int64_t i) {
+      store(fed + i, load(stream + i) + (drops ? load(fed + i) * load(keep_fed + i) : load(fed + i)));
+    });
   }
 
   void forward(int64_t task) {
     const int64_t batch = task / tiles, start = task % tiles * tile;
     forward_tile(batch, start);
+    feed();
     if (!p.pre) norm(fed, fed, last_mean, last_scale, p.last_gain, p.last_shift);
     put(fed, p.out, p.width, batch, start);
   }
@@ -117,7 +120,8 @@ template <class T> struct FeedForward {
     T* const rows = narrow_sums + p.wide * room;  // vectors of `room`: see FeedForwardProblem
     fetch(grad, p.grad_out, p.width, batch, start);
     if (!p.pre) {
-      // The last norm's statistics, of the stream that is still in `fed`; its result is not needed.
+      // Of the last norm only its statistics are needed.
+      feed();
       norm(fed, grad_normed, last_mean, last_scale, p.last_gain, p.last_shift);
       norm_backward(grad, fed, last_mean, last_scale, p.last_gain, rows + 4 * room, rows + 5 * room);
     }

@@ -19,49 +19,61 @@ template <class T> struct Terms {
   int64_t count, outer, taps;
 };
 
-// out[r][i] = first[r], or itself without one, + sum over terms n of factor[n][r] * term[n][i], for R rows and a pair of
-// vectors i.
-template <class T, int R>
+// out[r][i] = first[r], or itself without one, + sum over terms n of factor[n][r] * term[n][i], for R rows and V vectors i.
+template <class T, int R, int V>
 void add_product(T* out, int64_t out_row, Factors<T> factors, Terms<T> terms, const T* first) {
   constexpr int w = lanes<T>;
-  Vec<T> low[R], high[R];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    low[r] = first == nullptr ? load(out + r * out_row) : all<T>(first[r]);
-    high[r] = first == nullptr ? load(out + r * out_row + w) : all<T>(first[r]);
-  }
+  Vec<T> sum[R][V];
   const T* factor[R];
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) factor[r] = factors.data + r * factors.row;
+  for (int r = 0; r < R; ++r) {
+    factor[r] = factors.data + r * factors.row;
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) sum[r][v] = first == nullptr ? load(out + r * out_row + v * w) : all<T>(first[r]);
+  }
   int64_t at = 0;
   for (int64_t a = 0; a < terms.count; ++a) {
     const T* term = terms.data + a * terms.outer;
     for (int64_t b = 0; b < terms.taps; ++b, at += factors.step) {
-      const Vec<T> x0 = load(term + b), x1 = load(term + b + w);
+      Vec<T> x[V];
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) x[v] = load(term + b + v * w);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         const Vec<T> f = all<T>(factor[r][at]);
-        low[r] += f * x0, high[r] += f * x1;
+#pragma GCC unroll 2
+        for (int v = 0; v < V; ++v) sum[r][v] += f * x[v];
       }
     }
   }
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) store(out + r * out_row, low[r]), store(out + r * out_row + w, high[r]);
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) store(out + r * out_row + v * w, sum[r][v]);
+  }
 }
 
-// The same for any number of rows, and for columns up to `columns`, rounded up to whole pairs of vectors: whoever calls has
-// room for them, in `out` and behind the terms.
+// The same for any number of rows, and for columns up to `columns`, rounded up to whole vectors: whoever calls has room for
+// them, in `out` and behind the terms.
 template <class T>
 void multiply(T* out, int64_t out_row, int64_t rows, int64_t columns, Factors<T> factors, Terms<T> terms,
               const T* first = nullptr) {
   for (int64_t r = 0, size; r < rows; r += size) {
     size = group_size(rows - r);
     const Factors<T> of_rows{factors.data + r * factors.row, factors.step, factors.row};
+    const T* const of_first = first == nullptr ? first : first + r;
     for (int64_t i = 0; i < columns; i += pair<T>) {
       const Terms<T> of_columns{terms.data + i, terms.count, terms.outer, terms.taps};
-#define LOGSPARSE_CALL(G) add_product<T, G>(out + r * out_row + i, out_row, of_rows, of_columns, first == nullptr ? first : first + r)
-      LOGSPARSE_EACH_GROUP(size, LOGSPARSE_CALL)
-#undef LOGSPARSE_CALL
+      T* const to = out + r * out_row + i;
+#define LOGSPARSE_PAIR(R) add_product<T, R, 2>(to, out_row, of_rows, of_columns, of_first)
+#define LOGSPARSE_ONE(R) add_product<T, R, 1>(to, out_row, of_rows, of_columns, of_first)
+      if (columns - i > lanes<T>) {
+        LOGSPARSE_EACH_GROUP(size, LOGSPARSE_PAIR)
+      } else {
+        LOGSPARSE_EACH_GROUP(size, LOGSPARSE_ONE)
+      }
+#undef LOGSPARSE_PAIR
+#undef LOGSPARSE_ONE
     }
   }
 }

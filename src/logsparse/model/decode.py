@@ -83,6 +83,8 @@ class Stepwise(Network, Generic[Memory]):
         if self.mix is None:
             return raw_P
         weight_A: Tensor = self.mix(x_W)
+        # Lags and profiles are data: no gradient is to be computed for them.
+        inputs_I = inputs_I.detach()
         if self.config.see_missing:
             seen_A = inputs_I[..., self._seen_from : self._seen_from + self.anchors]
             # Not -inf: a position without any lag must come out as a number.

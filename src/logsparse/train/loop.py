@@ -27,6 +27,7 @@ from logsparse.train.batches import Draws, TrainingSet
 from logsparse.train.checkpoint import damaged, exists, load, save
 from logsparse.train.distributed import Ranks
 from logsparse.train.identity import differences, identity
+from logsparse.train.memory import kept_memory
 from logsparse.train.optim import (
     EarlyStopping,
     clip_gradients,
@@ -110,6 +111,7 @@ class Training:
         title = f"training, seed {self.seed}"
         # Ranks must stop at the same step, so one alone is not asked.
         with (
+            kept_memory(),
             asked_to_stop(heed=self.ranks.count == 1) as wish,
             Progress(title, self.steps, limit=limit, verbose=told) as progress,
         ):
