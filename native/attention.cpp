@@ -26,17 +26,21 @@ struct Level {
   void (*step)(const StepProblem&);
   void (*convolve)(const ConvolveProblem&, bool);
   void (*feed_forward)(const FeedForwardProblem&, bool);
+  void (*keep)(const KeepProblem&);
 };
 
 static std::vector<Level> levels() {
-  std::vector<Level> found{{"baseline", baseline::forward, baseline::backward, baseline::step, baseline::convolve, baseline::feed_forward}};
+  std::vector<Level> found{{"baseline", baseline::forward, baseline::backward, baseline::step, baseline::convolve, baseline::feed_forward,
+                     baseline::keep}};
 #ifdef LOGSPARSE_X86
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    found.push_back({"avx2", avx2::forward, avx2::backward, avx2::step, avx2::convolve, avx2::feed_forward});
+    found.push_back({"avx2", avx2::forward, avx2::backward, avx2::step, avx2::convolve, avx2::feed_forward,
+                     avx2::keep});
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
-      found.push_back({"avx512", avx512::forward, avx512::backward, avx512::step, avx512::convolve, avx512::feed_forward});
+      found.push_back({"avx512", avx512::forward, avx512::backward, avx512::step, avx512::convolve, avx512::feed_forward,
+                     avx512::keep});
   }
 #endif
   return found;
@@ -168,6 +172,12 @@ static void feed_forward(const std::vector<std::array<int64_t, 4>>& tensors, con
   chosen.feed_forward(p, gradient);
 }
 
+static void keep(int64_t type, int64_t state, int64_t out, int64_t count, double share, double factor) {
+  const KeepProblem p{static_cast<Type>(type), reinterpret_cast<void*>(state), reinterpret_cast<void*>(out), count, share, factor};
+  nb::gil_scoped_release release;
+  chosen.keep(p);
+}
+
 static void use(const std::string& name) {
   for (const Level& level : available)
     if (name == level.name) {
@@ -191,6 +201,8 @@ NB_MODULE(_native, m) {
         nb::arg("grad_x"), nb::arg("sums"), nb::arg("sums_size"), "Fill grad_x, and add to sums, from each part's gradient.");
   m.def("feed_forward", &feed_forward, nb::arg("tensors"), nb::arg("weights"), nb::arg("sizes"), nb::arg("epsilon"), nb::arg("sums"),
         nb::arg("sums_size"), "Fill out (the fifth tensor), or grad_x and grad_gathered from grad_out, and add to sums.");
+  m.def("keep", &keep, nb::arg("type"), nb::arg("state"), nb::arg("out"), nb::arg("count"), nb::arg("share"), nb::arg("factor"),
+        "Fill out with what dropout multiplies with; state, of torch's generator, moves on.");
   m.def("levels", [] {
     std::vector<std::string> names;
     for (const Level& level : available) names.emplace_back(level.name);

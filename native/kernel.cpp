@@ -4,6 +4,7 @@
 #include "backward.h"
 #include "convolve.h"
 #include "dense.h"
+#include "draws.h"
 #include "feedforward.h"
 #include "step.h"
 
@@ -50,6 +51,14 @@ void convolve(const ConvolveProblem& p, bool with_gradient) {
 }
 void feed_forward(const FeedForwardProblem& p, bool with_gradient) {
   p.type == Type::float64 ? run_feed_forward<double>(p, with_gradient) : run_feed_forward<float>(p, with_gradient);
+}
+
+void keep(const KeepProblem& p) {
+  GeneratorState& state = *static_cast<GeneratorState*>(p.state);
+  if (p.type == Type::float64)
+    draw_kept(state, static_cast<double*>(p.out), p.count, p.share, p.factor);
+  else
+    draw_kept(state, static_cast<float*>(p.out), p.count, p.share, float(p.factor));
 }
 
 }  // namespace LOGSPARSE_ISA

@@ -97,6 +97,15 @@ struct FeedForwardProblem {
   int64_t width_room() const { return (width + sums_align - 1) / sums_align * sums_align; }
 };
 
+// Entries that dropout keeps: each is 0, or `factor` with a chance of `share`.
+struct KeepProblem {
+  Type type = Type::float32;
+  void* state = nullptr;  // of torch's generator
+  void* out = nullptr;
+  int64_t count = 0;
+  double share = 1, factor = 1;
+};
+
 #define LOGSPARSE_DECLARE(isa)                                       \
   namespace isa {                                                    \
   void forward(const Problem& problem);                              \
@@ -104,6 +113,7 @@ struct FeedForwardProblem {
   void step(const StepProblem& problem);                             \
   void convolve(const ConvolveProblem& problem, bool with_gradient); \
   void feed_forward(const FeedForwardProblem& problem, bool with_gradient);         \
+  void keep(const KeepProblem& problem);                             \
   }
 LOGSPARSE_DECLARE(baseline)
 LOGSPARSE_DECLARE(avx2)

@@ -13,7 +13,15 @@ from torch import Tensor
 
 from logsparse.attention.native import extension
 from logsparse.errors import LogsparseError
-from logsparse.model.feedforward import Kept, Weights, feed_forward, feed_forward_plainly, kept_share
+from logsparse.model.feedforward import (
+    Kept,
+    Weights,
+    feed_forward,
+    feed_forward_plainly,
+    kept_share,
+    kept_share_plainly,
+    kernel_draws,
+)
 
 Inputs = tuple[Tensor, Tensor, Weights, Kept]
 
@@ -147,3 +155,26 @@ def test_the_operator_refuses_what_would_read_foreign_memory(number: int, wrong:
     given[number] = wrong
     with torch.no_grad(), pytest.raises(LogsparseError, match=message):
         torch.ops.logsparse.feed_forward(*given)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 5, 7), (2, 312, 1), (2, 313, 3), (8, 192, 25)])
+@pytest.mark.parametrize("before", [0, 1, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("channel_first", [False, True])
+def test_the_kernel_draws_what_torch_would_draw(
+    shape: tuple[int, int, int], before: int, dtype: torch.dtype, *, channel_first: bool
+) -> None:
+    like = torch.empty(shape, dtype=dtype)
+    if channel_first:
+        like = like.mT.contiguous().mT
+    ours, plain = torch.Generator().manual_seed(5), torch.Generator().manual_seed(5)
+    for generator in (ours, plain):
+        torch.rand(before, generator=generator)
+    kept = kept_share(like, 0.1, ours)
+    assert torch.equal(kept, kept_share_plainly(like, 0.1, plain))
+    assert kept.stride() == like.stride()
+    assert torch.equal(ours.get_state(), plain.get_state())
+
+
+def test_the_kernel_reads_the_generator_of_this_torch() -> None:
+    assert kernel_draws()

@@ -9,6 +9,7 @@ and computes it anew in the backward pass; `feed_forward_plainly` is the same in
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +20,7 @@ from logsparse.attention.native import TYPES, check_shapes, define, extension, r
 from logsparse.errors import DataError
 
 EPSILON = 1e-5
+_STATE_BYTES = 5056
 
 
 class Weights(NamedTuple):
@@ -67,7 +69,35 @@ def feed_forward_plainly(x_BLW: Tensor, gathered_BLC: Tensor, weights: Weights, 
 
 def kept_share(like: Tensor, share: float, generator: Generator) -> Tensor:
     """What dropout of this share multiplies with: 0, or 1 / (1 - share)."""
-    return torch.empty_like(like).bernoulli_(1 - share, generator=generator).mul_(1 / (1 - share))
+    kept = torch.empty_like(like)
+    if not (serves(kept) and kernel_draws()):
+        return kept_share_plainly(like, share, generator)
+    state = generator.get_state()
+    extension().keep(TYPES[kept.dtype], state.data_ptr(), kept.data_ptr(), kept.numel(), 1 - share, 1 / (1 - share))
+    generator.set_state(state)
+    return kept
+
+
+def kept_share_plainly(like: Tensor, share: float, generator: Generator) -> Tensor:
+    """The oracle, for any device; `bernoulli_` would draw other numbers on processors of another maker."""
+    strides = like.stride()
+    in_memory = sorted(range(like.ndim), key=lambda n: -strides[n])
+    shape = [like.shape[n] for n in in_memory]
+    drawn = torch.rand(shape, generator=generator, dtype=torch.float64, device=like.device)
+    kept = (drawn < 1 - share).to(like.dtype).mul_(1 / (1 - share))
+    return kept.permute([in_memory.index(n) for n in range(like.ndim)])
+
+
+@lru_cache(maxsize=1)
+def kernel_draws() -> bool:
+    """Whether this torch keeps its generator as the kernel reads it: 5,000 bytes that no document promises."""
+    pair = Generator().manual_seed(0), Generator().manual_seed(0)
+    state, kept = pair[0].get_state(), torch.empty(1000)
+    if len(state) != _STATE_BYTES:
+        return False
+    extension().keep(TYPES[kept.dtype], state.data_ptr(), kept.data_ptr(), len(kept), 0.5, 2.0)
+    expected = kept_share_plainly(kept, 0.5, pair[1])
+    return torch.equal(kept, expected) and torch.equal(state, pair[1].get_state())
 
 
 def drop(x: Tensor, share: float, generator: Generator | None) -> Tensor:

@@ -35,8 +35,7 @@ class WeightAverage:
     def update(self) -> None:
         self.updates += 1
         share = max(1 - self.decay, _TENTH / (self.updates + _TENTH - 1))
-        for name, weight in self._weights.items():
-            self.average[name].lerp_(weight, share)
+        torch._foreach_lerp_(list(self.average.values()), list(self._weights.values()), share)
 
     @contextmanager
     def swapped_in(self) -> Iterator[None]:
