@@ -138,15 +138,19 @@ class Stepwise(Network, Generic[Memory]):
         return {"ancestral": paths, "two-way": paths + 1}.get(method, 1)
 
     def inputs(self, batch: Batch, generator: Generator | None = None) -> Tensor:
-        """(B, L, I): scaled lags, profiles and spreads, whether they were seen, covariates, embeddings."""
+        """(B, L, I): what `data_inputs` gives, and embeddings; zeros in the padding."""
+        where_BLE = self.embeddings(batch, generator).expand(len(batch), -1, -1)
+        return without_padding(torch.cat([self.data_inputs(batch), where_BLE], dim=-1), batch.starts_B)
+
+    def data_inputs(self, batch: Batch) -> Tensor:
+        """(B, L, I - E): scaled lags, profiles and spreads, whether they were seen, covariates."""
         parts = [
             (part / batch.scale_B[:, None, None]).clamp(-_FARTHEST, _FARTHEST)
             for part in (batch.lagged_BLK, batch.profile_BLR, batch.spread_BLR)
         ]
         if self.config.see_missing:
             parts += [seen.to(parts[0].dtype) for seen in (batch.lag_observed_BLK, batch.profile_observed_BLR)]
-        whole_BLI = torch.cat([*parts, batch.features_BLF, self.embeddings(batch, generator)], dim=-1)
-        return without_padding(whole_BLI, batch.starts_B)
+        return torch.cat([*parts, batch.features_BLF], dim=-1)
 
     def hide_unknown(self, shared_BLI: Tensor, context: int) -> None:
         """The lags of inputs that lie at or after the forecast start: not known when it is made."""

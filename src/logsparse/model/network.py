@@ -96,8 +96,8 @@ class Network(nn.Module, ABC):
         """Fresh weights."""
 
     def embeddings(self, batch: Batch, generator: Generator | None) -> Tensor:
-        """(B, L, E): of position, series and static categories, summed."""
-        size, length = batch.values_BL.shape
+        """(B, L, E), or (1, L, E) where all windows share it: of position, series and static categories, summed."""
+        length = batch.values_BL.shape[1]
         where_LE = batch.scale_B.new_zeros(length, self.config.embedding)
         if self.position is not None:
             where_LE = self.position.weight[:length]
@@ -105,7 +105,7 @@ class Network(nn.Module, ABC):
         if self.series is not None:
             tables.insert(0, (self.series, batch.series_B))
         if not tables:
-            return where_LE.expand(size, -1, -1)
+            return where_LE[None]
         hidden_B = self._hidden(batch, generator)
         rows = [table(torch.where(hidden_B, UNKNOWN, code_B + 1)) for table, code_B in tables]
         return where_LE + torch.stack(rows).sum(0)[:, None]

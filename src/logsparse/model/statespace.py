@@ -106,7 +106,7 @@ class Structural(Network):
 
     def forward(self, batch: Batch, generator: Generator | None = None) -> Tensor:
         """(B, L, P). Dropout between the layers is active when a generator is given, and only then."""
-        x_BLI = torch.cat([batch.features_BLF, self.embeddings(batch, generator)], dim=-1)
+        x_BLI = torch.cat([batch.features_BLF, self.embeddings(batch, generator).expand(len(batch), -1, -1)], dim=-1)
         starts_B = batch.starts_B
         x_BLI = without_padding(x_BLI, starts_B)
         x_BLW, _ = read_layers(self.layers, x_BLI, None, self.config.dropout, generator, starts_B)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 from logsparse.attention.attend import attend
 from logsparse.attention.inputs import without_padding
@@ -50,11 +51,22 @@ class Transformer(Stepwise[list[BlockMemory]]):
 
     def forward(self, batch: Batch, generator: Generator | None = None) -> Tensor:
         """(B, L, P). Dropout is active when a generator is given, and only then."""
-        inputs_BLI, starts_B = self.inputs(batch, generator), batch.starts_B
-        x_BLW = self.project(inputs_BLI)
+        starts_B = batch.starts_B
+        x_BLW, inputs_BLI = self._read(batch, starts_B, generator)
         for block in self.blocks:
             x_BLW = block(x_BLW, starts_B, generator)
         return self.head(self.norm(x_BLW), inputs_BLI)
+
+    def _read(self, batch: Batch, starts_B: Tensor | None, generator: Generator | None) -> tuple[Tensor, Tensor]:
+        """The stream before the first block, and the inputs that the head looks at again."""
+        if not isinstance(self.project, nn.Linear) or starts_B is not None:
+            inputs_BLI = self.inputs(batch, generator)
+            return self.project(inputs_BLI), inputs_BLI
+        # Of all inputs only embeddings have gradients. Apart from the data, and mostly shared by all windows, theirs
+        # cost little.
+        data_BLI, where_BLE = self.data_inputs(batch), self.embeddings(batch, generator)
+        of_data, of_where = self.project.weight.tensor_split([data_BLI.shape[-1]], dim=1)
+        return F.linear(data_BLI, of_data, self.project.bias) + F.linear(where_BLE, of_where), data_BLI
 
     def begin(
         self, inputs_BTI: Tensor, *, paths: int, steps: int, starts_B: Tensor | None = None
