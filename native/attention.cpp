@@ -108,10 +108,12 @@ static void step(const Tensor& q, const std::array<int64_t, 6>& dense, const std
 }
 
 // x: (address, batch stride, row stride, channel stride); sizes: (type, batch, length, width, threads). A part: (channels,
-// taps, address of weights, of biases, of out), or for gradients (channels, taps, address of turned weights, then of the
+// taps, address of weights, of biases, of out), norm: addresses of gain and shift, or 0; or for gradients (channels, taps, address of turned weights, then of the
 // gradient with its batch, channel and row stride).
-static ConvolveProblem convolution(const std::array<int64_t, 4>& x, const std::array<int64_t, 5>& sizes, int64_t starts) {
+static ConvolveProblem convolution(const std::array<int64_t, 4>& x, const std::array<int64_t, 5>& sizes, int64_t starts,
+                                   const std::array<int64_t, 2>& norm, double epsilon) {
   ConvolveProblem p;
+  p.gain = reinterpret_cast<const void*>(norm[0]), p.shift = reinterpret_cast<const void*>(norm[1]), p.epsilon = epsilon;
   p.type = static_cast<Type>(sizes[0]);
   p.batch = sizes[1], p.length = sizes[2], p.width = sizes[3], p.threads = sizes[4] > 0 ? int(sizes[4]) : 1;
   p.x = {reinterpret_cast<void*>(x[0]), x[1], 0, x[2], x[3]};
@@ -120,8 +122,8 @@ static ConvolveProblem convolution(const std::array<int64_t, 4>& x, const std::a
 }
 
 static void convolve(const std::array<int64_t, 4>& x, const std::array<int64_t, 5>& sizes, int64_t starts,
-                     const std::vector<std::array<int64_t, 5>>& given) {
-  ConvolveProblem p = convolution(x, sizes, starts);
+                     const std::array<int64_t, 2>& norm, double epsilon, const std::vector<std::array<int64_t, 5>>& given) {
+  ConvolveProblem p = convolution(x, sizes, starts, norm, epsilon);
   std::vector<ConvolvePart> parts(given.size());
   for (size_t i = 0; i < given.size(); ++i) {
     parts[i].channels = given[i][0], parts[i].taps = given[i][1];
@@ -135,9 +137,9 @@ static void convolve(const std::array<int64_t, 4>& x, const std::array<int64_t, 
 }
 
 static void convolve_backward(const std::array<int64_t, 4>& x, const std::array<int64_t, 5>& sizes, int64_t starts,
-                              const std::vector<std::array<int64_t, 7>>& given, int64_t grad_x, int64_t sums,
+                              const std::array<int64_t, 2>& norm, double epsilon, const std::vector<std::array<int64_t, 7>>& given, int64_t grad_x, int64_t sums,
                               int64_t sums_size) {
-  ConvolveProblem p = convolution(x, sizes, starts);
+  ConvolveProblem p = convolution(x, sizes, starts, norm, epsilon);
   std::vector<ConvolvePart> parts(given.size());
   for (size_t i = 0; i < given.size(); ++i) {
     parts[i].channels = given[i][0], parts[i].taps = given[i][1];
@@ -195,10 +197,10 @@ NB_MODULE(_native, m) {
         nb::arg("starts"), nb::arg("seed"), nb::arg("dropout"), "Fill the gradients (the last three tensors) from q, k, v, out, grad_out and lse.");
   m.def("step", &step, nb::arg("q"), nb::arg("dense"), nb::arg("sizes"), nb::arg("old_cells"), nb::arg("new_cells"),
         "Fill out (the fifth of the dense ones) from q, the history's k and v, and the steps' own.");
-  m.def("convolve", &convolve, nb::arg("x"), nb::arg("sizes"), nb::arg("starts"), nb::arg("parts"),
-        "Fill out of each part with a causal convolution of x.");
-  m.def("convolve_backward", &convolve_backward, nb::arg("x"), nb::arg("sizes"), nb::arg("starts"), nb::arg("parts"),
-        nb::arg("grad_x"), nb::arg("sums"), nb::arg("sums_size"), "Fill grad_x, and add to sums, from each part's gradient.");
+  m.def("convolve", &convolve, nb::arg("x"), nb::arg("sizes"), nb::arg("starts"), nb::arg("norm"),
+        nb::arg("epsilon"), nb::arg("parts"), "Fill out of each part with a causal convolution of x.");
+  m.def("convolve_backward", &convolve_backward, nb::arg("x"), nb::arg("sizes"), nb::arg("starts"), nb::arg("norm"),
+        nb::arg("epsilon"), nb::arg("parts"), nb::arg("grad_x"), nb::arg("sums"), nb::arg("sums_size"), "Fill grad_x, and add to sums, from each part's gradient.");
   m.def("feed_forward", &feed_forward, nb::arg("tensors"), nb::arg("weights"), nb::arg("sizes"), nb::arg("epsilon"), nb::arg("sums"),
         nb::arg("sums_size"), "Fill out (the fifth tensor), or grad_x and grad_gathered from grad_out, and add to sums.");
   m.def("keep", &keep, nb::arg("type"), nb::arg("state"), nb::arg("out"), nb::arg("count"), nb::arg("share"), nb::arg("factor"),

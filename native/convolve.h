@@ -2,11 +2,14 @@
 // they lie. Channel-first, the windows of neighbouring positions are one row read from a later place; row-major, the
 // window of one position is one piece of memory.
 //
+// Where there is a norm, a span normalises its part of x as it packs it.
+//
 // Work is cut into spans of positions, which pack their own part of x and need nothing of each other. A task takes several
 // spans through one block of channels after the other: weights and their gradients, which are larger than the second
 // cache, are then fetched once for all of them. Gradients of weights are summed per thread, in a fixed order.
 #pragma once
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "product.h"
@@ -26,6 +29,8 @@ template <class T> struct Convolve {
     T* rows;   // x channel-first: channel, position; from `before` positions earlier on
     T* steps;  // x row-major: position, channel
     T* sum;    // gradient of x, channel-first
+    T* raw;    // x before its norm, as rows
+    T *mean, *scale;  // of each position of raw
   };
   const ConvolveProblem& p;
   const int64_t before;  // positions before a span that its windows look back at
@@ -45,6 +50,9 @@ template <class T> struct Convolve {
       // Columns that fill a pair of vectors are read too, and thrown away.
       span.steps = backward ? own.take<T>((per_span + before) * p.width + pair<T>) : nullptr;
       span.sum = backward ? own.take<T>(p.width * per_span) : nullptr;
+      const bool norms = p.gain != nullptr;
+      span.raw = norms && backward ? own.take<T>(p.width * room) : nullptr;
+      span.mean = norms ? own.take<T>(room) : nullptr, span.scale = norms ? own.take<T>(room) : nullptr;
     }
     block = own.take<T>(channel_block * (backward ? room : pair<T>));
   }
@@ -75,10 +83,68 @@ template <class T> struct Convolve {
       for (int64_t i = first; i < count; ++i) row[i] = x[(origin + i) * p.x.row + c * p.x.channel];
       for (int64_t i = count; i < room; ++i) row[i] = 0;
     }
+    if (p.gain != nullptr) norm(span, first, count);
     if (span.steps == nullptr) return;
     for (int64_t i = 0; i < count; ++i)
       for (int64_t c = 0; c < p.width; ++c) span.steps[i * p.width + c] = span.rows[c * room + i];
     std::memset(span.sum, 0, p.width * per_span * sizeof(T));
+  }
+
+  // Positions [first, count) of the packed rows become normal over channels, times gain plus shift; the others stay zeros.
+  void norm(const Span& span, int64_t first, int64_t count) {
+    const T *const gain = static_cast<const T*>(p.gain), *const shift = static_cast<const T*>(p.shift);
+    if (span.raw != nullptr) std::memcpy(span.raw, span.rows, p.width * room * sizeof(T));
+    for (int64_t i = 0; i < room; i += lanes<T>) {
+      Vec<T> sum{}, square{};
+      for (int64_t c = 0; c < p.width; ++c) sum += load(span.rows + c * room + i);
+      const Vec<T> middle = sum / T(p.width);
+      for (int64_t c = 0; c < p.width; ++c) {
+        const Vec<T> off = load(span.rows + c * room + i) - middle;
+        square += off * off;
+      }
+      Vec<T> factor = square / T(p.width) + T(p.epsilon);
+      for (int lane = 0; lane < lanes<T>; ++lane) factor[lane] = T(1) / std::sqrt(factor[lane]);
+      store(span.mean + i, middle), store(span.scale + i, factor);
+      const Vec<T> place = iota<T>(T(i));
+      const Mask<T> real = (place >= all<T>(T(first))) & (place < all<T>(T(count)));
+      for (int64_t c = 0; c < p.width; ++c) {
+        T* const at = span.rows + c * room + i;
+        store(at, real ? (load(at) - middle) * factor * gain[c] + shift[c] : Vec<T>{});
+      }
+    }
+  }
+
+  // The gradient of the normed x, in `sum`, becomes that of x; those of gain and shift are added to `sums`.
+  void norm_backward(const Span& span, T* gain_sums, T* shift_sums) {
+    const T* const gain = static_cast<const T*>(p.gain);
+    const int64_t padded = std::min(std::max<int64_t>(span.start - span.from, 0), span.columns);
+    for (int64_t c = 0; c < p.width; ++c) {
+      std::memset(span.sum + c * per_span, 0, padded * sizeof(T));
+      for (int64_t l = span.columns; l < per_span; ++l) span.sum[c * per_span + l] = 0;
+      Vec<T> gains{}, shifts{};
+      for (int64_t l = 0; l < span.columns; l += lanes<T>) {
+        const Vec<T> g = load(span.sum + c * per_span + l), unit = unit_of(span, c, l);
+        gains += g * unit, shifts += g;
+      }
+      for (int lane = 0; lane < lanes<T>; ++lane) gain_sums[c] += gains[lane], shift_sums[c] += shifts[lane];
+    }
+    for (int64_t l = 0; l < span.columns; l += lanes<T>) {
+      Vec<T> sum{}, along{};
+      for (int64_t c = 0; c < p.width; ++c) {
+        const Vec<T> g = load(span.sum + c * per_span + l) * gain[c];
+        sum += g, along += g * unit_of(span, c, l);
+      }
+      sum /= T(p.width), along /= T(p.width);
+      for (int64_t c = 0; c < p.width; ++c) {
+        T* const at = span.sum + c * per_span + l;
+        store(at, load(span.scale + before + l) * (load(at) * gain[c] - sum - unit_of(span, c, l) * along));
+      }
+    }
+  }
+
+  // Normal x, before gain and shift, of the span's positions from l on.
+  LOGSPARSE_INLINE Vec<T> unit_of(const Span& span, int64_t c, int64_t l) const {
+    return (load(span.raw + c * room + before + l) - load(span.mean + before + l)) * load(span.scale + before + l);
   }
 
   void forward(int64_t task) {
@@ -113,6 +179,7 @@ template <class T> struct Convolve {
     }
     for (int64_t n = 0; n < count; ++n) {
       const Span& span = spans[n];
+      if (p.gain != nullptr) norm_backward(span, sums, sums + round_up(p.width, sums_align));
       T* const grad_x = static_cast<T*>(p.grad_x) + (span.batch * p.length + span.from) * p.width;
       for (int64_t l = 0; l < span.columns; ++l)
         for (int64_t c = 0; c < p.width; ++c)

@@ -71,8 +71,10 @@ struct ConvolveProblem {
   int64_t part_count = 0;
   int threads = 1;
   void* grad_x = nullptr;  // (batch, length, width), dense
-  // For each thread, gradients of each part's weights as (channels, taps, width) and of its biases, zeros when
-  // the work begins.
+  const void *gain = nullptr, *shift = nullptr;  // of a norm of x before the convolutions; null: there is none
+  double epsilon = 0;
+  // For each thread, gradients of each part's weights as (channels, taps, width) and of its biases, then of gain and shift;
+  // zeros when the work begins.
   void* sums = nullptr;
   int64_t sums_size = 0;
 };

@@ -16,7 +16,8 @@ from logsparse.attention.convolve import project, project_plainly
 from logsparse.attention.native import extension
 from logsparse.errors import LogsparseError
 
-Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+Inputs = tuple[Tensor, ...]
+"""x, weights and biases of queries and keys, of values; and gain and shift where a norm stands before them."""
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +36,7 @@ def inputs(
     *,
     dtype: torch.dtype = torch.float64,
     seed: int = 0,
+    norm: bool = False,
 ) -> Inputs:
     generator = torch.Generator().manual_seed(seed)
 
@@ -47,12 +49,13 @@ def inputs(
         draw(2 * channels),
         draw(channels, width),
         draw(channels),
+        *((draw(width), draw(width)) if norm else ()),
     )
 
 
 def results(way: Any, given: Inputs, starts: Tensor | None) -> list[Tensor]:
     """Queries, keys, values, and the gradients of all inputs."""
-    out = way(*given, starts)
+    out = way(*given[:5], starts, given[5:] or (None, None))
     weight = [torch.arange(part.numel(), dtype=part.dtype).view_as(part).sin() for part in out]
     return [*(part.detach() for part in out), *torch.autograd.grad(out, given, weight)]
 
@@ -66,14 +69,15 @@ def assert_same(given: Inputs, starts: Tensor | None, tolerance: float) -> None:
 @given(st.data())
 def test_the_kernel_gives_the_plain_convolution_s_results(data: st.DataObject) -> None:
     sizes = [data.draw(st.integers(1, most)) for most in (5, 230, 27, 60, 10)]
-    given = inputs(*sizes, seed=data.draw(st.integers(0, 9)))
+    given = inputs(*sizes, seed=data.draw(st.integers(0, 9)), norm=data.draw(st.booleans()))
     starts = data.draw(st.none() | st.lists(st.integers(0, sizes[1] + 2), min_size=sizes[0], max_size=sizes[0]))
     assert_same(given, None if starts is None else torch.tensor(starts), 1e-11)
 
 
 @pytest.mark.parametrize("length", [1, 16, 191, 192, 193, 400])
-def test_single_precision_is_as_good_as_it_can_be(length: int) -> None:
-    assert_same(inputs(3, length, 25, 50, 9, dtype=torch.float32), None, 2e-5)
+@pytest.mark.parametrize("norm", [False, True])
+def test_single_precision_is_as_good_as_it_can_be(length: int, *, norm: bool) -> None:
+    assert_same(inputs(3, length, 25, 50, 9, dtype=torch.float32, norm=norm), None, 2e-5)
 
 
 def test_any_strides_are_read() -> None:
@@ -81,22 +85,23 @@ def test_any_strides_are_read() -> None:
     turned = x.detach().mT.contiguous().mT.requires_grad_()
     for count in (1, 2, 5):
         torch.set_num_threads(count)
-        assert_same((turned, *weights), None, 1e-11)  # type: ignore[arg-type]
+        assert_same((turned, *weights), None, 1e-11)
 
 
-def test_what_stands_in_padding_changes_nothing() -> None:
-    x, *weights = inputs(2, 40, 5, 7, 6)
+@pytest.mark.parametrize("norm", [False, True])
+def test_what_stands_in_padding_changes_nothing(*, norm: bool) -> None:
+    x, *weights = inputs(2, 40, 5, 7, 6, norm=norm)
     starts = torch.tensor([13, 40])
     spoiled = x.detach().clone()
     spoiled[0, :13] = torch.nan
     spoiled[1] = torch.inf
-    clean = results(project, (x, *weights), starts)  # type: ignore[arg-type]
-    for got, wanted in zip(results(project, (spoiled.requires_grad_(), *weights), starts), clean, strict=True):  # type: ignore[arg-type]
+    clean = results(project, (x, *weights), starts)
+    for got, wanted in zip(results(project, (spoiled.requires_grad_(), *weights), starts), clean, strict=True):
         assert torch.equal(got, wanted)
 
 
 def test_the_same_threads_give_the_same_bits() -> None:
-    given = inputs(7, 130, 9, 20, 3, dtype=torch.float32)
+    given = inputs(7, 130, 9, 20, 3, dtype=torch.float32, norm=True)
     for count in (1, 2, 3):
         torch.set_num_threads(count)
         first, again = (results(project, given, None) for _ in range(2))
@@ -109,16 +114,22 @@ def test_every_level_of_the_processor_gives_the_same() -> None:
     try:
         for level in kernel.levels():
             kernel.use(level)
-            assert_same(inputs(2, 70, 9, 13, 4), None, 1e-11)
+            assert_same(inputs(2, 70, 9, 13, 4, norm=True), None, 1e-11)
     finally:
         kernel.use(best)
 
 
 def test_gradcheck_and_torch_s_own_checks_pass() -> None:
-    given = inputs(2, 5, 3, 2, 3)
-    assert torch.autograd.gradcheck(lambda *parts: project(*parts, torch.tensor([0, 2])), given)  # type: ignore[call-arg]
-    for starts in (None, torch.tensor([1, 5])):
-        torch.library.opcheck(torch.ops.logsparse.project.default, (*given, starts))
+    starts = torch.tensor([0, 2])
+    for norm in (False, True):
+        given = inputs(2, 5, 3, 2, 3, norm=norm)
+        assert torch.autograd.gradcheck(
+            lambda *parts: project(*parts[:5], starts, parts[5:] or (None, None)),  # type: ignore[arg-type]
+            given,
+        )
+        for where in (None, torch.tensor([1, 5])):
+            rest = given[5:] or (None, None)
+            torch.library.opcheck(torch.ops.logsparse.project.default, (*given[:5], where, *rest))
 
 
 # torch's own rules for forward mode still go through torch.jit
@@ -145,10 +156,12 @@ def test_bfloat16_and_forward_mode_are_left_to_plain_torch() -> None:
         (4, torch.ones(1), r"bias_v must be \(2,\)"),
         (5, torch.tensor([0]), "starts must be an int64 tensor"),
         (5, torch.tensor([0, -1]), "no start below 0"),
+        (6, torch.ones(4), r"gain must be \(3,\)"),
+        (6, torch.ones(3), "A norm has a gain and a shift"),
     ],
 )
 def test_the_operator_refuses_what_would_read_foreign_memory(number: int, wrong: Tensor, message: str) -> None:
-    given: list[Any] = [*(part.detach() for part in inputs(2, 5, 3, 2, 2, dtype=torch.float32)), None]
+    given: list[Any] = [*(part.detach() for part in inputs(2, 5, 3, 2, 2, dtype=torch.float32)), None, None, None]
     given[number] = wrong
     with pytest.raises(LogsparseError, match=message):
         torch.ops.logsparse.project(*given)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from logsparse.attention.attend import attend
-from logsparse.attention.convolve import project
+from logsparse.attention.convolve import Norm, project
 from logsparse.attention.inputs import check_starts
 from logsparse.attention.pattern import Pattern
 from logsparse.checks import whole
@@ -74,19 +74,27 @@ class ConvAttention(nn.Module):
         return merged_BLW
 
     def gather(
-        self, x_BLW: Tensor, *, generator: torch.Generator | None = None, starts: Tensor | None = None
+        self,
+        x_BLW: Tensor,
+        *,
+        generator: torch.Generator | None = None,
+        starts: Tensor | None = None,
+        norm: nn.LayerNorm | None = None,
     ) -> Tensor:
-        """(B, L, H * D): what the heads gathered, before the output layer merges it."""
+        """(B, L, H * D): what the heads gathered, before the output layer merges it; x goes through the norm first."""
         dropout = 0.0 if generator is None else self.dropout
-        qkv = self.project(x_BLW, starts=starts)
+        qkv = self.project(x_BLW, starts=starts, norm=norm)
         return side_by_side(attend(*qkv, self.pattern, dropout=dropout, generator=generator, starts=starts))
 
-    def project(self, x_BLW: Tensor, *, starts: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def project(
+        self, x_BLW: Tensor, *, starts: Tensor | None = None, norm: nn.LayerNorm | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys, values, each (B, H, L, D)."""
         self._check(x_BLW)
         check_starts(starts, x_BLW)
         bias = cast("Tensor", self.query_key.bias)
-        parts = project(x_BLW, self.query_key.weight, bias, self.value.weight, self.value.bias, starts)
+        of_norm: Norm = (None, None) if norm is None else (norm.weight, norm.bias)
+        parts = project(x_BLW, self.query_key.weight, bias, self.value.weight, self.value.bias, starts, of_norm)
         q_BHLD, k_BHLD, v_BHLD = (part.view(len(x_BLW), self.heads, self.head_width, -1).mT for part in parts)
         return q_BHLD, k_BHLD, v_BHLD
 

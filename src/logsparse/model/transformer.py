@@ -139,7 +139,8 @@ class Block(nn.Module):
 
     def forward(self, x_BLW: Tensor, starts_B: Tensor | None = None, generator: Generator | None = None) -> Tensor:
         """(B, L, W) -> (B, L, W)"""
-        gathered_BLC = self.attention.gather(self._before(x_BLW), generator=generator, starts=starts_B)
+        norm = self.attention_norm if self.pre else None
+        gathered_BLC = self.attention.gather(x_BLW, generator=generator, starts=starts_B, norm=norm)
         if generator is None or self.dropout == 0:
             return self._after(x_BLW, gathered_BLC)
         # Channel-first, as the heads' results are.
@@ -149,7 +150,7 @@ class Block(nn.Module):
 
     def project(self, x_BLW: Tensor, starts_B: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """(B, L, W) -> queries, keys, values, (B, H, L, D) each."""
-        return self.attention.project(self._before(x_BLW), starts=starts_B)
+        return self.attention.project(x_BLW, starts=starts_B, norm=self.attention_norm if self.pre else None)
 
     def begin(
         self, x_BTW: Tensor, starts_B: Tensor | None, *, paths: int, steps: int, last_only: bool

@@ -136,6 +136,8 @@ class Training:
             if self.step % every and self.step > looked_at:
                 self.look(loss)
                 progress.step(0, nll=loss, **self._best())
+            elif self.folder and self.ranks.leads and self.step > looked_at:
+                self._save(self.folder)  # the last look's checkpoint does not know that the time is over
         if self.stopping.stop and self.step < self.steps:
             self.story.ended = f"no better for {self.stopping.patience} looks"
         self.story.seconds = time.monotonic() - began
