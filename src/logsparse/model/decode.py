@@ -87,10 +87,9 @@ class Stepwise(Network, Generic[Memory]):
         inputs_I = inputs_I.detach()
         if self.config.see_missing:
             seen_A = inputs_I[..., self._seen_from : self._seen_from + self.anchors]
-            # Not -inf: a position without any lag must come out as a number.
-            weight_A = torch.softmax(weight_A + _NEVER * (1 - seen_A), -1) * seen_A
-        else:
-            weight_A = torch.softmax(weight_A, -1)
+            # Not -inf: a position without any lag must come out as a number. What was not seen is 0 among the inputs.
+            weight_A = torch.add(weight_A, 1 - seen_A, alpha=_NEVER)
+        weight_A = torch.softmax(weight_A, -1)
         location = raw_P[..., :1] + (weight_A * inputs_I[..., : self.anchors]).sum(-1, keepdim=True)
         return torch.cat([location, raw_P[..., 1:]], -1)
 
