@@ -32,7 +32,7 @@ ORDER = [
     "model.recurrent",
     "model.kalman", "model.statespace", "model.sample", "model.attending",
     "train.optim", "train.average", "train.sealed", "train.checkpoint",
-    "train.distributed", "train.batches", "train.identity", "train.resuming", "train.signals",
+    "train.distributed", "train.batches", "train.identity", "train.memory", "train.resuming", "train.signals",
     "train.loop",
     "folder", "levels", "forecast", "attended", "learned", "forecaster",
     "baselines", "baselines.naive", "baselines.deepar", "baselines.deepstate", "baselines.estimate",
