@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logsparse.facts import UnfitError, array, entries, ids, number, numbers, text, texts, whole, wholes
+from logsparse.facts import UnfitError, array, entries, ids, number, numbers, text, texts, whole_number, wholes
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
@@ -21,7 +21,7 @@ ANYTHING = st.recursive(
 @given(value=ANYTHING | st.lists(st.integers(), max_size=3) | st.lists(st.text(max_size=3), max_size=3))
 def test_whatever_comes_is_returned_as_it_is_or_refused_by_name(value: Any) -> None:
     for check in (
-        lambda: whole("it", value, -5, 5),
+        lambda: whole_number("it", value, -5, 5),
         lambda: number("it", value),
         lambda: text("it", value),
         lambda: list(texts("it", value)),
@@ -41,9 +41,9 @@ def test_whatever_comes_is_returned_as_it_is_or_refused_by_name(value: Any) -> N
 
 def test_truth_values_are_no_numbers_and_long_values_are_cut() -> None:
     with pytest.raises(UnfitError, match="it must be a whole number from 0 to 1, not True"):
-        whole("it", True, 0, 1)
+        whole_number("it", True, 0, 1)
     with pytest.raises(UnfitError, match=r"not 'xxx.*x\.\.\.$"):
-        whole("it", "x" * 1_000, 0, 1)
+        whole_number("it", "x" * 1_000, 0, 1)
 
 
 def test_arrays_have_the_shape_and_type_that_they_must_have() -> None:

@@ -36,7 +36,7 @@ def entries(name: str, value: Any, *keys: str) -> Mapping[str, Any]:
     return found
 
 
-def listed(name: str, value: Any, count: int | None = None) -> Sequence[Any]:
+def a_list(name: str, value: Any, count: int | None = None) -> Sequence[Any]:
     """A list, of `count` entries where that is known."""
     holds = isinstance(value, list) and count in (None, len(value))
     require(name, "a list" if count is None else f"a list of {count}", value, holds=holds)
@@ -44,7 +44,7 @@ def listed(name: str, value: Any, count: int | None = None) -> Sequence[Any]:
     return found
 
 
-def whole(name: str, value: Any, least: int, most: int) -> int:
+def whole_number(name: str, value: Any, least: int, most: int) -> int:
     require(name, f"a whole number from {least} to {most}", value, holds=is_whole(value) and least <= value <= most)
     return int(value)
 
@@ -62,7 +62,7 @@ def text(name: str, value: Any) -> str:
 
 def texts(name: str, value: Any, known: Sequence[str] | None = None) -> tuple[str, ...]:
     """Different texts, all of them `known` where that is given."""
-    found = tuple(text(name, entry) for entry in listed(name, value))
+    found = tuple(text(name, entry) for entry in a_list(name, value))
     require(name, "each a different one", value, holds=len(set(found)) == len(found))
     if known is not None:
         require(name, f"among {', '.join(known)}", value, holds=set(found) <= set(known))
@@ -71,7 +71,7 @@ def texts(name: str, value: Any, known: Sequence[str] | None = None) -> tuple[st
 
 def ids(name: str, value: Any) -> tuple[str | int, ...]:
     """Names of series: different ones, at least one, all texts or all whole numbers of 64 bits."""
-    found = tuple(listed(name, value))
+    found = tuple(a_list(name, value))
     of_numbers = all(is_whole(entry) and -(2**63) <= entry < 2**63 for entry in found)
     holds = (of_numbers or all(isinstance(entry, str) for entry in found)) and len(set(found)) == len(found) > 0
     require(name, "texts, or whole numbers of 64 bits, each once", value, holds=holds)
@@ -80,12 +80,12 @@ def ids(name: str, value: Any) -> tuple[str | int, ...]:
 
 def wholes(name: str, value: Any, count: int, least: int, most: int) -> NDArray[np.int64]:
     """So many whole numbers within these bounds."""
-    return np.array([whole(name, entry, least, most) for entry in listed(name, value, count)], np.int64)
+    return np.array([whole_number(name, entry, least, most) for entry in a_list(name, value, count)], np.int64)
 
 
 def numbers(name: str, value: Any, count: int, least: float = -np.inf) -> tuple[float, ...]:
     """So many finite numbers."""
-    return tuple(number(name, entry, least) for entry in listed(name, value, count))
+    return tuple(number(name, entry, least) for entry in a_list(name, value, count))
 
 
 def array(name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:

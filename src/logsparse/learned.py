@@ -15,7 +15,7 @@ from logsparse.data.features import Features
 from logsparse.data.known import Known
 from logsparse.data.panel import Panel
 from logsparse.errors import ConfigError
-from logsparse.facts import UnfitError, entries, require, whole
+from logsparse.facts import UnfitError, entries, require, whole_number
 from logsparse.model.network import Network
 from logsparse.train.loop import Story
 from logsparse.train.sealed import check_tensors
@@ -45,9 +45,9 @@ def learned(
     known, features = Known.from_dict(facts["known"]), Features.from_dict(facts["features"])
     story = Story.from_dict(facts["story"])
     features.check(panel.freq)
-    whole("learned/config/horizon", config.horizon, horizon, horizon)
+    whole_number("learned/config/horizon", config.horizon, horizon, horizon)
     # Every layer has tensors of its own: with more layers than tensors it would take long to find out what is missing.
-    whole("learned/config/model/layers", config.model.layers, 1, len(arrays))
+    whole_number("learned/config/model/layers", config.model.layers, 1, len(arrays))
     static, names = tuple(known.categories), tuple(panel.static)
     require("learned/known/categories", f"of {names}", static, holds=set(static) <= set(names))
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}

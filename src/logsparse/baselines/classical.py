@@ -19,8 +19,7 @@ from logsparse.checks import truth, whole
 from logsparse.data.calendar import FARTHEST
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.errors import ConfigError
-from logsparse.facts import array, entries, listed, require
-from logsparse.facts import whole as whole_fact
+from logsparse.facts import a_list, array, entries, require, whole_number
 from logsparse.forecast import Forecast, Forecaster
 from logsparse.progress import Progress
 
@@ -105,9 +104,9 @@ class _Classical(Forecaster):
 
     def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         entries("learned", facts, "season", "span", "models")
-        self.season_ = whole_fact("learned/season", facts["season"], 1, _LONGEST_SEASON)
-        self.span_ = whole_fact("learned/span", facts["span"], 1, FARTHEST)
-        models = listed("learned/models", facts["models"], len(self.panel_))
+        self.season_ = whole_number("learned/season", facts["season"], 1, _LONGEST_SEASON)
+        self.span_ = whole_number("learned/span", facts["span"], 1, FARTHEST)
+        models = a_list("learned/models", facts["models"], len(self.panel_))
         self.models_ = [check_model(self.kind, self.season_, self.span_, model) for model in models]
         require("weights", "the array begins", list(arrays), holds=set(arrays) == {"begins"})
         self.begins_ = array("begins", arrays["begins"], (len(self.panel_),), np.int64)

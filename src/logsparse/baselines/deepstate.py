@@ -15,8 +15,7 @@ from logsparse.data.known import Known
 from logsparse.data.panel import Panel
 from logsparse.defaults import recommend
 from logsparse.errors import ConfigError
-from logsparse.facts import entries, number
-from logsparse.facts import whole as whole_fact
+from logsparse.facts import entries, number, whole_number
 from logsparse.forecaster import LogSparse
 from logsparse.model.network import Network
 from logsparse.model.statespace import Structural, Structure
@@ -111,6 +110,6 @@ class DeepState(LogSparse):
 
     def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         found = entries("learned/structure", entries("learned", facts, "structure")["structure"], "season", "trend")
-        season = whole_fact("learned/structure/season", found["season"], 1, FARTHEST)
+        season = whole_number("learned/structure/season", found["season"], 1, FARTHEST)
         self.structure_ = Structure(season, number("learned/structure/trend", found["trend"], 0, 1))
         super()._restore(facts, arrays)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logsparse.checks import is_number
-from logsparse.facts import entries, listed, number, require, text, whole, wholes
+from logsparse.facts import a_list, entries, number, require, text, whole_number, wholes
 
 Kind = Literal["arima", "ets"]
 Task = dict[str, Any]
@@ -67,21 +67,21 @@ def check_model(kind: Kind, season: int, span: int, model: Any) -> Task:
         coef = {name: number(f"coef/{name}", value) for name, value in entries("coef", model["coef"]).items()}
         require("coef", f"of {sorted(needed)}", model["coef"], holds=set(coef) - {"intercept", "drift"} == needed)
         number("sigma2", model["sigma2"], 0)
-        whole("steps", model["steps"], 1, span)
+        whole_number("steps", model["steps"], 1, span)
     else:
         entries("ets", model, "components", "m", "par", "n_params")
         form = re.fullmatch("[AM]([NAM])([NAM])([ND])", text("components", model["components"]))
         require("components", "a form of error, trend and season", model["components"], holds=form is not None)
-        period = whole("m", model["m"], 1, season)
+        period = whole_number("m", model["m"], 1, season)
         require("m", f"1 or {season}", period, holds=period in (1, season))
         assert form is not None, "it was required"
         states = 1 + (form[1] != "N") + period * (form[2] != "N")
-        par = listed("par", model["par"], 4 + states)
+        par = a_list("par", model["par"], 4 + states)
         # Smoothing that its form does not have is left out; alpha and the states are always there.
         used = (True, form[1] != "N", form[2] != "N", form[3] == "D", *([True] * states))
         for value, is_used in zip(par, used, strict=True):
             require("par", "a number", value, holds=(value is None and not is_used) or is_number(value))
-        whole("n_params", model["n_params"], 1, 8 + states)
+        whole_number("n_params", model["n_params"], 1, 8 + states)
     found: Task = model
     return found
 

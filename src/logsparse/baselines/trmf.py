@@ -14,7 +14,7 @@ from logsparse.checks import above_zero, is_whole, truth, whole
 from logsparse.data.calendar import DAY, Freq
 from logsparse.data.panel import Panel
 from logsparse.errors import ConfigError, DataError
-from logsparse.facts import array, entries, listed, require, wholes
+from logsparse.facts import a_list, array, entries, require, wholes
 from logsparse.forecast import Forecast, Forecaster
 from logsparse.progress import Progress
 
@@ -106,7 +106,7 @@ class Trmf(Forecaster):
 
     def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         known = entries("learned", facts, "lags")["lags"]
-        lags = wholes("learned/lags", known, len(listed("learned/lags", known)), 1, _LONGEST_LAG)
+        lags = wholes("learned/lags", known, len(a_list("learned/lags", known)), 1, _LONGEST_LAG)
         require("learned/lags", "in order, each once", known, holds=len(lags) > 0 and bool((np.diff(lags) > 0).all()))
         self.lags_ = lags.tolist()
         series, rank = len(self.panel_), arrays["weights"].shape[0]

@@ -18,7 +18,7 @@ from torch import Generator, Tensor, nn
 from logsparse.config import TrainConfig
 from logsparse.data.windows import Batch
 from logsparse.errors import LogsparseError
-from logsparse.facts import UnfitError, entries, listed, number, text
+from logsparse.facts import UnfitError, a_list, entries, number, text
 from logsparse.model.network import Network
 from logsparse.progress import Progress
 from logsparse.storage import write_whole
@@ -68,7 +68,7 @@ class Story:
         entries("story", facts, "rows", "seconds", "best", "ended")
         rows = [
             {name: number(f"story/rows/{name}", value) for name, value in entries("story/rows", row, *_ROW).items()}
-            for row in listed("story/rows", facts["rows"])
+            for row in a_list("story/rows", facts["rows"])
         ]
         best = None if facts["best"] is None else number("story/best", facts["best"])
         return cls(rows, number("story/seconds", facts["seconds"], 0), best, text("story/ended", facts["ended"]))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from logsparse.errors import DataError
-from logsparse.facts import entries, number, require, whole
+from logsparse.facts import entries, number, require, whole_number
 from logsparse.storage import make_folder, turn, writing
 from logsparse.train.average import WeightAverage
 from logsparse.train.checkpoint import Checkpoint
@@ -58,7 +58,7 @@ def checked_parts(
     """The tensors by part; an UnfitError names what cannot be of this training."""
     state, tensors = checkpoint.state, checkpoint.tensors
     entries("state", state, "step", "story", "optimiser", "average", "stopping")
-    step = whole("state/step", state["step"], 1, steps)
+    step = whole_number("state/step", state["step"], 1, steps)
     found: dict[str, dict[str, Tensor]] = {part: {} for part in PARTS}
     for name, tensor in tensors.items():
         part, _, rest = name.partition("/")
@@ -70,7 +70,7 @@ def checked_parts(
     if average:
         counts = entries("state/average", state["average"], "decay", "updates")
         number("state/average/decay", counts["decay"], average.decay, average.decay)
-        whole("state/average/updates", counts["updates"], step, step)
+        whole_number("state/average/updates", counts["updates"], step, step)
     _check_moments(found["optimiser"], network, optim, step)
     _check_settings(state["optimiser"], optim)
     _check_stopping(state["stopping"], stopping)
@@ -110,8 +110,8 @@ def _check_settings(found: Any, optim: torch.optim.Optimizer) -> None:
 
 def _check_stopping(found: Any, own: EarlyStopping) -> None:
     entries("state/stopping", found, "patience", "looks", "best", "best_look")
-    whole("state/stopping/patience", found["patience"], own.patience, own.patience)
-    looks = whole("state/stopping/looks", found["looks"], 1, 2**62)
-    whole("state/stopping/best_look", found["best_look"], 0, looks)
+    whole_number("state/stopping/patience", found["patience"], own.patience, own.patience)
+    looks = whole_number("state/stopping/looks", found["looks"], 1, 2**62)
+    whole_number("state/stopping/best_look", found["best_look"], 0, looks)
     if found["best"] is not None:
         number("state/stopping/best", found["best"])
