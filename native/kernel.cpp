@@ -1,6 +1,7 @@
 // The kernel's entries for one instruction set; CMake compiles this file once for each, with LOGSPARSE_ISA set.
 #include <cmath>
 
+#include "advance.h"
 #include "backward.h"
 #include "convolve.h"
 #include "dense.h"
@@ -46,6 +47,7 @@ void backward(const Problem& p) {
 }
 
 void step(const StepProblem& p) { p.type == Type::float64 ? run_step<double>(p) : run_step<float>(p); }
+void advance(const AdvanceProblem& p) { p.type == Type::float64 ? run_advance<double>(p) : run_advance<float>(p); }
 void convolve(const ConvolveProblem& p, bool with_gradient) {
   p.type == Type::float64 ? run_convolve<double>(p, with_gradient) : run_convolve<float>(p, with_gradient);
 }
