@@ -30,20 +30,21 @@ struct Level {
   void (*convolve)(const ConvolveProblem&, bool);
   void (*feed_forward)(const FeedForwardProblem&, bool);
   void (*keep)(const KeepProblem&);
+  void (*student_t)(const StudentTProblem&);
 };
 
 static std::vector<Level> levels() {
   std::vector<Level> found{{"baseline", baseline::forward, baseline::backward, baseline::step, baseline::advance, baseline::convolve, baseline::feed_forward,
-                     baseline::keep}};
+                     baseline::keep, baseline::student_t}};
 #ifdef LOGSPARSE_X86
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     found.push_back({"avx2", avx2::forward, avx2::backward, avx2::step, avx2::advance, avx2::convolve, avx2::feed_forward,
-                     avx2::keep});
+                     avx2::keep, avx2::student_t});
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
       found.push_back({"avx512", avx512::forward, avx512::backward, avx512::step, avx512::advance, avx512::convolve, avx512::feed_forward,
-                     avx512::keep});
+                     avx512::keep, avx512::student_t});
   }
 #endif
   return found;
@@ -213,6 +214,16 @@ static void keep(int64_t type, int64_t state, int64_t out, int64_t count, double
   chosen.keep(p);
 }
 
+// Addresses of deviates, degrees of freedom, results and surface; bounds: from, to, farthest.
+static void student_t(int64_t count, const std::array<int64_t, 4>& dense, const std::array<int64_t, 2>& polynomials,
+                      const std::array<double, 3>& bounds) {
+  if (polynomials[1] > StudentTProblem::most) throw std::invalid_argument("too many polynomials");
+  const auto at = [&](int i) { return reinterpret_cast<double*>(dense[i]); };
+  const StudentTProblem p{count, at(0), at(1), at(2), at(3), polynomials[0], polynomials[1], bounds[0], bounds[1], bounds[2]};
+  nb::gil_scoped_release release;
+  chosen.student_t(p);
+}
+
 static void use(const std::string& name) {
   for (const Level& level : available)
     if (name == level.name) {
@@ -240,6 +251,8 @@ NB_MODULE(_native, m) {
         nb::arg("sums_size"), "Fill out (the fifth tensor), or grad_x and grad_gathered from grad_out, and add to sums.");
   m.def("keep", &keep, nb::arg("type"), nb::arg("state"), nb::arg("out"), nb::arg("count"), nb::arg("share"), nb::arg("factor"),
         "Fill out with what dropout multiplies with; state, of torch's generator, moves on.");
+  m.def("student_t", &student_t, nb::arg("count"), nb::arg("dense"), nb::arg("polynomials"), nb::arg("bounds"),
+        "Fill the third of the dense ones with quantiles at the deviates.");
   m.def("levels", [] {
     std::vector<std::string> names;
     for (const Level& level : available) names.emplace_back(level.name);

@@ -7,6 +7,7 @@
 #include "dense.h"
 #include "draws.h"
 #include "feedforward.h"
+#include "quantile.h"
 #include "step.h"
 
 namespace logsparse {
@@ -54,6 +55,8 @@ void convolve(const ConvolveProblem& p, bool with_gradient) {
 void feed_forward(const FeedForwardProblem& p, bool with_gradient) {
   p.type == Type::float64 ? run_feed_forward<double>(p, with_gradient) : run_feed_forward<float>(p, with_gradient);
 }
+
+void student_t(const StudentTProblem& p) { StudentT{p}.run(); }
 
 void keep(const KeepProblem& p) {
   GeneratorState& state = *static_cast<GeneratorState*>(p.state);

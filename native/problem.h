@@ -142,6 +142,18 @@ struct KeepProblem {
   double share = 1, factor = 1;
 };
 
+// Quantiles of the Student-t law at normal deviates of both signs. The logarithm of their ratio is a sum of polynomials of
+// Chebyshev over 1 / df, between `from` and `to`, and over the deviate, up to `farthest`: (dfs, deviates) coefficients.
+struct StudentTProblem {
+  static constexpr int64_t most = 32;  // polynomials over the deviate
+  int64_t count = 0;
+  const double *deviate = nullptr, *df = nullptr;
+  double* out = nullptr;
+  const double* surface = nullptr;
+  int64_t dfs = 0, deviates = 0;
+  double from = 0, to = 0, farthest = 0;
+};
+
 #define LOGSPARSE_DECLARE(isa)                                       \
   namespace isa {                                                    \
   void forward(const Problem& problem);                              \
@@ -151,6 +163,7 @@ struct KeepProblem {
   void convolve(const ConvolveProblem& problem, bool with_gradient); \
   void feed_forward(const FeedForwardProblem& problem, bool with_gradient);         \
   void keep(const KeepProblem& problem);                             \
+  void student_t(const StudentTProblem& problem);                    \
   }
 LOGSPARSE_DECLARE(baseline)
 LOGSPARSE_DECLARE(avx2)

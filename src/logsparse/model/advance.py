@@ -1,11 +1,11 @@
-"""Histories of a decoder's blocks -> a memory that the C++ kernel reads and writes, and one more position of every path.
+"""Histories of a decoder's blocks -> a memory for the C++ kernel, and one more position of every path.
 
-A step of few paths is calls rather than sums, so the kernel takes all of it at once: projection, blocks, last norm, head.
+A step of few paths is calls rather than sums, so the kernel takes it at once: projection, blocks, last norm, head.
 Paths lie across the lanes in tiles of 64. `Transformer.advance` is the same in plain torch, for any device and type.
 """
 
-# B windows, N sample paths, T positions of the history, S steps after it, I inputs, W width of the stream, C channels of all
-# heads, H heads, D channels of one, K kernel, J = K - 1, P parameters, R tiles, X a tile's paths
+# B windows, N sample paths, T positions of the history, S steps after it, I inputs, W width of the stream, C channels
+# of all heads, H heads, D channels of one, K kernel, J = K - 1, P parameters, R tiles, X a tile's paths
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class TiledMemory:
 
     attentions: Sequence[ConvAttention]
     sizes: tuple[int, ...]
-    """Type, series, paths, inputs, width, heads, channels of a head, channels of the feed-forward, kernel, history, room."""
+    """As AdvanceProblem of native/problem.h has them, from the type to the steps there is room for."""
     head: tuple[int, int, int]
     """Parameters, anchors, the first input that says whether one was seen."""
     whole: tuple[int, ...]
@@ -77,7 +77,14 @@ def kernel_serves(inputs_BTI: Tensor, network: nn.Module) -> bool:
 
 
 def remember(
-    histories: Sequence[History], parts: Sequence[BlockParts], ends: Ends, *, inputs: int, paths: int, steps: int, starts_B: Tensor | None
+    histories: Sequence[History],
+    parts: Sequence[BlockParts],
+    ends: Ends,
+    *,
+    inputs: int,
+    paths: int,
+    steps: int,
+    starts_B: Tensor | None,
 ) -> TiledMemory:
     """A memory with room for so many steps of so many paths of each window."""
     first, attention = histories[0], parts[0].attention
@@ -97,13 +104,19 @@ def remember(
         # Terms step by step, as the inputs of the steps follow each other.
         w_q, w_k = query_key.weight.mT.flatten(1).chunk(2)
         b_q, b_k = bias_2C.chunk(2)
-        layers = (part.attention.value, part.attention.out, part.widen, part.narrow, part.attention_norm, part.feed_norm)
+        layers = (
+            part.attention.value,
+            part.attention.out,
+            part.widen,
+            part.narrow,
+            part.attention_norm,
+            part.feed_norm,
+        )
         weights = [w_q, b_q, w_k, b_k, *(x for layer in layers for x in (layer.weight, layer.bias))]
         kv_BTC = [x.transpose(1, 2).flatten(2) for x in (history.k_BHTD, history.v_BHTD)]
         seen_RSWX = first.k_BHTD.new_empty(tiles, part.attention.kernel - 1 + steps, part.attention.width, TILE)
-        tail_XJW = history.tail_BJW.repeat_interleave(paths, 0)
-        tail_RXJW = pad(tail_XJW, (0, 0, 0, 0, 0, tiles * TILE - len(tail_XJW))).unflatten(0, (tiles, TILE))
-        seen_RSWX[:, : part.attention.kernel - 1] = tail_RXJW.movedim(1, -1)
+        tail_XJW = pad(history.tail_BJW.repeat_interleave(paths, 0), (0, 0, 0, 0, 0, tiles * TILE - size * paths))
+        seen_RSWX[:, : part.attention.kernel - 1] = tail_XJW.view(tiles, TILE, *tail_XJW.shape[1:]).movedim(1, -1)
         own = [seen_RSWX.new_empty(tiles, steps, heads * width, TILE) for _ in range(2)]
         blocks.append(addresses([*weights, *kv_BTC, seen_RSWX, *own]))
     outside = [ends.project, ends.norm, ends.output, ends.mix]

@@ -80,11 +80,11 @@ class Transformer(Stepwise[Memory]):
             histories.append(history)
         raw_BP = self.head(self.norm(x_BTW[:, -1]), inputs_BTI[:, -1])
         if kernel_serves(inputs_BTI, self):
-            ends = Ends(self.project, self.norm, self.output, self.mix, self._seen_from if self.config.see_missing else -1)
-            parts, inputs = [block.parts for block in blocks], inputs_BTI.shape[-1]
-            return raw_BP, remember(
-                histories, parts, ends, inputs=inputs, paths=paths, steps=steps, starts_B=starts_B
+            ends = Ends(
+                self.project, self.norm, self.output, self.mix, self._seen_from if self.config.see_missing else -1
             )
+            parts, inputs = [block.parts for block in blocks], inputs_BTI.shape[-1]
+            return raw_BP, remember(histories, parts, ends, inputs=inputs, paths=paths, steps=steps, starts_B=starts_B)
         return raw_BP, [BlockMemory.start(history, starts_B, paths=paths, steps=steps) for history in histories]
 
     def advance(self, inputs_BNI: Tensor, memory: Memory) -> Tensor:
