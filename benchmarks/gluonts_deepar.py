@@ -38,7 +38,7 @@ class DeepAR:
         self.listed: Callable[[Sequence[Any]], Any] = lambda some: ListDataset(
             [{"start": start, "target": values} for values in some], freq="h"
         )
-        self.series = series
+        self.series, self.data = series, self.listed(series)
         estimator = DeepAREstimator(
             freq="h",
             prediction_length=HORIZON,
@@ -57,11 +57,11 @@ class DeepAR:
         )
         # GluonTS reads back a checkpoint that it has just written, in a form that torch refuses unless told otherwise.
         os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
-        self.predictor = estimator.train(self.listed(series))
+        self.predictor = estimator.train(self.data)
 
     def forecast(self) -> None:
         """All series."""
-        list(self.predictor.predict(self.listed(self.series), num_samples=PATHS))
+        list(self.predictor.predict(self.data, num_samples=PATHS))
 
     def error(self, every: int) -> float:
         """Of every so manieth series, against many paths: as `error` tells it."""
