@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 import logsparse as ls
+from gluonts_deepar import CONTEXT, HORIZON, LEVELS, MANY, PATHS, DeepAR, error
 from logsparse import presets
 from logsparse.attention.pattern import logsparse
 from logsparse.config import Config, ModelConfig
@@ -40,10 +41,8 @@ from machine import write_result
 
 # S series, N paths, H horizon
 
-CONTEXT, HORIZON, PATHS, MANY = 168, 48, 200, 10_000
 # Every so manieth series is enough to tell how exact quantiles are.
 EVERY = 40
-LEVELS = (0.1, 0.5, 0.9)
 
 
 def panel() -> Panel:
@@ -124,55 +123,17 @@ def ours(name: str, minutes: float, rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
-def error(found_SQH: Any, true_SQH: Any) -> float:
-    """RMS error of the 0.9 quantile in units of the width of the 80 % interval."""
-    width_SH = np.maximum(true_SQH[:, 2] - true_SQH[:, 0], 1e-9)
-    return float(np.sqrt(np.mean(((found_SQH[:, 2] - true_SQH[:, 2]) / width_SH) ** 2)))
-
-
 def deepar(minutes: float, rounds: int, folder: str) -> list[dict[str, Any]]:
     """GluonTS's own predictor after a short training; 200 paths, its usual batches."""
+    history = panel()
     try:
-        import pandas as pd
-        from gluonts.dataset.common import ListDataset
-        from gluonts.torch import DeepAREstimator
+        rival = DeepAR([history[i] for i in range(len(history))], minutes, folder)
     except ImportError:
         return [{"model": "gluonts deepar", "way": "not installed"}]
-    history = panel()
-    start = pd.Period("2015-07-01", freq="h")
-    data = ListDataset([{"start": start, "target": history[i]} for i in range(len(history))], freq="h")
-    estimator = DeepAREstimator(
-        freq="h",
-        prediction_length=HORIZON,
-        context_length=CONTEXT,
-        num_layers=3,
-        hidden_size=40,
-        num_parallel_samples=PATHS,
-        num_batches_per_epoch=100,
-        trainer_kwargs={
-            "max_epochs": 5,
-            "max_time": {"minutes": minutes},
-            "enable_progress_bar": False,
-            "logger": False,
-            "default_root_dir": folder,
-        },
-    )
-    # GluonTS reads back a checkpoint that it has just written, in a form that torch refuses unless told otherwise.
-    os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
-    predictor = estimator.train(data)
-
-    few_series = ListDataset(list(data)[::EVERY], freq="h")
-
-    def quantiles(paths: int) -> Any:
-        found = list(predictor.predict(few_series, num_samples=paths))
-        return np.stack([np.quantile(forecast.samples, LEVELS, axis=0) for forecast in found])
-
-    seconds = clock(lambda: list(predictor.predict(data, num_samples=PATHS)), rounds)
-    few = quantiles(PATHS)
-    many = np.mean([quantiles(1000) for _ in range(MANY // 1000)], axis=0)
+    seconds = clock(rival.forecast, rounds)
     return [
         {"model": "gluonts deepar", "way": "independent paths", "paths": PATHS, "seconds_for_all": seconds,
-         "rate": len(history) * PATHS * HORIZON / seconds, "rms_error": error(few, many)}
+         "rate": len(history) * PATHS * HORIZON / seconds, "rms_error": rival.error(EVERY)}
     ]  # fmt: skip
 
 

@@ -1,12 +1,14 @@
 """Two versions of logsparse -> seconds of their forecasts in turn, and how exact the quantiles of this one are.
 
-    LOGSPARSE_DATA=folder python benchmarks/forecast.py --reference other/.venv/bin/python
+    LOGSPARSE_DATA=folder python benchmarks/forecast.py --reference other/.venv/bin/python --deepar third/bin/python
 
 Networks are the defaults, hardly trained: time does not depend on it. The reference draws 100 paths, as it did by
 default; this version draws as many as it needs, or none (`direct`). `m4` is M4-Hourly, 414 series, 48 steps; `backtest`
 735 windows of 96 quarter hours; `many` 10,000 series of 500 hours, 24 steps (the reference forecasts some of them, and
 rates are compared); `one` a single series. The error is that of the 0.1 and 0.9 quantiles of `m4` after a training of
-some minutes, against 10,000 paths: RMS, in widths of the 80 % interval. With `--threads 1` times are the processor's.
+some minutes, against 10,000 paths: RMS, in widths of the 80 % interval. GluonTS's DeepAR forecasts
+`m4` in the same turns with its 200 paths, and its error is told likewise; it needs a python with gluonts. With
+`--threads 1` times are the processor's.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,15 +126,21 @@ def serve(version: str) -> None:
 class Version:
     """A process that forecasts with one version."""
 
-    def __init__(self, python: str, version: str, threads: int) -> None:
-        command = [python, __file__, "--serve", version, "--threads", str(threads)]
+    def __init__(self, command: list[str]) -> None:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._line()
+        self.first = self._line()
+
+    @staticmethod
+    def of(python: str, version: str, threads: int) -> Version:
+        return Version([python, __file__, "--serve", version, "--threads", str(threads)])
 
     def seconds(self, case: str, method: str = "two-way") -> float:
         """Of one series or window."""
+        return self.ask(f"{case} {method}")
+
+    def ask(self, line: str) -> float:
         assert self.process.stdin is not None
-        print(case, method, file=self.process.stdin, flush=True)
+        print(line, file=self.process.stdin, flush=True)
         return float(json.loads(self._line()))
 
     def _line(self) -> str:
@@ -142,9 +151,24 @@ class Version:
         return line
 
 
-def compared(reference: str, rounds: int, threads: int, cases: Iterable[str]) -> list[dict[str, Any]]:
+def deepar(python: str, minutes: float, threads: int, folder: str) -> Version | None:
+    """GluonTS's, trained; none where it is not installed."""
+    hours, series = m4(), Path(folder) / "series.npz"
+    np.savez(series, values=hours.values, lengths=hours.lengths)
+    script = Path(__file__).with_name("gluonts_deepar.py")
+    settings = ["--minutes", str(minutes), "--threads", str(threads), "--every", str(EVERY)]
+    rival = Version([python, str(script), str(series), *settings])
+    if rival.first.startswith("missing"):
+        print(f"DeepAR is left out: {python} has no gluonts ({rival.first.strip()}); --deepar names one that has")
+        return None
+    return rival
+
+
+def compared(
+    reference: str, rounds: int, threads: int, cases: Iterable[str], rival: Version | None
+) -> list[dict[str, Any]]:
     """One version after the other in every round; the best round of each."""
-    then, now = Version(reference, "reference", threads), Version(sys.executable, "this", threads)
+    then, now = Version.of(reference, "reference", threads), Version.of(sys.executable, "this", threads)
     rows = []
     for case in cases:
         then.seconds("one"), now.seconds("one")  # what is done once is done
@@ -153,6 +177,8 @@ def compared(reference: str, rounds: int, threads: int, cases: Iterable[str]) ->
             found["reference"].append(then.seconds(case))
             found["this"].append(now.seconds(case))
             found["direct"].append(now.seconds(case, "direct"))
+            if rival is not None and case == "m4":
+                found.setdefault("gluonts deepar", []).append(rival.ask("seconds"))
         best = {name: min(times) for name, times in found.items()}
         rows += [
             {"case": case, "way": name, "threads": threads, "milliseconds_a_series": 1e3 * seconds,
@@ -196,6 +222,7 @@ def main() -> None:
     parser.add_argument(
         "--minutes", type=float, default=2.0, help="training before the error is measured; 0: not at all"
     )
+    parser.add_argument("--deepar", default=sys.executable, help="python that has gluonts")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
@@ -204,7 +231,14 @@ def main() -> None:
         return
     if asked.reference is None:
         parser.error("--reference is needed: the python of a worktree at another version.")
-    rows = compared(asked.reference, asked.rounds, asked.threads, asked.cases.split(","))
+    cases = asked.cases.split(",")
+    with TemporaryDirectory() as folder:
+        rival = deepar(asked.deepar, asked.minutes or 1.0, asked.threads, folder) if "m4" in cases else None
+        rows = compared(asked.reference, asked.rounds, asked.threads, cases, rival)
+        if rival is not None:
+            row = {"case": "m4", "way": "gluonts deepar", "levels": [0.9], "paths": 200}
+            rows.append({**row, "rms_error": [rival.ask("error")]})
+            rival.process.communicate()
     rows += errors(asked.minutes) if asked.minutes else []
     for row in rows:
         print(json.dumps(row))

@@ -1,11 +1,13 @@
 // Binding: plain integers from Python (addresses, strides, sizes) -> one Problem -> the best kernel the processor can run.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "pages.h"
 #include "problem.h"
@@ -24,23 +26,25 @@ struct Level {
   void (*forward)(const Problem&);
   void (*backward)(const Problem&);
   void (*step)(const StepProblem&);
+  void (*advance)(const AdvanceProblem&);
   void (*convolve)(const ConvolveProblem&, bool);
   void (*feed_forward)(const FeedForwardProblem&, bool);
   void (*keep)(const KeepProblem&);
+  void (*student_t)(const StudentTProblem&);
 };
 
 static std::vector<Level> levels() {
-  std::vector<Level> found{{"baseline", baseline::forward, baseline::backward, baseline::step, baseline::convolve, baseline::feed_forward,
-                     baseline::keep}};
+  std::vector<Level> found{{"baseline", baseline::forward, baseline::backward, baseline::step, baseline::advance, baseline::convolve, baseline::feed_forward,
+                     baseline::keep, baseline::student_t}};
 #ifdef LOGSPARSE_X86
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    found.push_back({"avx2", avx2::forward, avx2::backward, avx2::step, avx2::convolve, avx2::feed_forward,
-                     avx2::keep});
+    found.push_back({"avx2", avx2::forward, avx2::backward, avx2::step, avx2::advance, avx2::convolve, avx2::feed_forward,
+                     avx2::keep, avx2::student_t});
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
-      found.push_back({"avx512", avx512::forward, avx512::backward, avx512::step, avx512::convolve, avx512::feed_forward,
-                     avx512::keep});
+      found.push_back({"avx512", avx512::forward, avx512::backward, avx512::step, avx512::advance, avx512::convolve, avx512::feed_forward,
+                     avx512::keep, avx512::student_t});
   }
 #endif
   return found;
@@ -105,6 +109,38 @@ static void step(const Tensor& q, const std::array<int64_t, 6>& dense, const std
   p.out = reinterpret_cast<void*>(dense[4]), p.starts = reinterpret_cast<const int64_t*>(dense[5]);
   nb::gil_scoped_release release;
   chosen.step(p);
+}
+
+// Sizes in the order of AdvanceProblem from type to threads; whole: addresses of starts, projection, last norm, output, mix, x
+// and out; a block: addresses in the order of AdvanceBlock. 0 where there is none.
+static void advance(const std::array<int64_t, 16>& sizes, double epsilon, const std::array<int64_t, 11>& whole,
+                    const std::vector<std::array<int64_t, 21>>& given, const std::vector<std::pair<Distances, Distances>>& cells) {
+  AdvanceProblem p;
+  p.type = static_cast<Type>(sizes[0]);
+  int64_t* const places[] = {&p.series, &p.paths, &p.inputs, &p.width, &p.heads, &p.head_width, &p.wide, &p.kernel, &p.history,
+                             &p.step_room, &p.step, &p.parameters, &p.anchors, &p.seen_from};
+  for (int i = 0; i < 14; ++i) *places[i] = sizes[i + 1];
+  p.pre = whole[3] != 0, p.threads = sizes[15] > 0 ? int(sizes[15]) : 1, p.epsilon = epsilon;
+  p.starts = reinterpret_cast<const int64_t*>(whole[0]);
+  const void** const parts[] = {&p.project, &p.project_bias, &p.gain, &p.shift, &p.output, &p.output_bias, &p.mix, &p.mix_bias, &p.x};
+  for (int i = 0; i < 9; ++i) *parts[i] = reinterpret_cast<const void*>(whole[i + 1]);
+  p.out = reinterpret_cast<void*>(whole[10]);
+  std::vector<AdvanceBlock> blocks(given.size());
+  for (size_t n = 0; n < given.size(); ++n) {
+    AdvanceBlock& b = blocks[n];
+    const void** const weights[] = {&b.query, &b.query_bias, &b.key, &b.key_bias, &b.value, &b.value_bias, &b.merge, &b.merge_bias,
+                                    &b.widen, &b.widen_bias, &b.narrow, &b.narrow_bias, &b.attention_gain, &b.attention_shift,
+                                    &b.feed_gain, &b.feed_shift, &b.history_k, &b.history_v};
+    for (int i = 0; i < 18; ++i) *weights[i] = reinterpret_cast<const void*>(given[n][i]);
+    void** const memory[] = {&b.seen, &b.steps_k, &b.steps_v};
+    for (int i = 0; i < 3; ++i) *memory[i] = reinterpret_cast<void*>(given[n][i + 18]);
+    const auto& [old_cells, new_cells] = cells[n];
+    b.old_cells = old_cells.data(), b.old_count = int64_t(old_cells.size());
+    b.new_cells = new_cells.data(), b.new_count = int64_t(new_cells.size());
+  }
+  p.blocks = blocks.data(), p.block_count = int64_t(blocks.size());
+  nb::gil_scoped_release release;
+  chosen.advance(p);
 }
 
 // x: (address, batch stride, row stride, channel stride); sizes: (type, batch, length, width, threads). A part: (channels,
@@ -180,6 +216,16 @@ static void keep(int64_t type, int64_t state, int64_t out, int64_t count, double
   chosen.keep(p);
 }
 
+// Addresses of deviates, degrees of freedom, results and surface; bounds: from, to, farthest.
+static void student_t(int64_t count, const std::array<int64_t, 4>& dense, const std::array<int64_t, 2>& polynomials,
+                      const std::array<double, 3>& bounds) {
+  if (polynomials[1] > StudentTProblem::most) throw std::invalid_argument("too many polynomials");
+  const auto at = [&](int i) { return reinterpret_cast<double*>(dense[i]); };
+  const StudentTProblem p{count, at(0), at(1), at(2), at(3), polynomials[0], polynomials[1], bounds[0], bounds[1], bounds[2]};
+  nb::gil_scoped_release release;
+  chosen.student_t(p);
+}
+
 static void use(const std::string& name) {
   for (const Level& level : available)
     if (name == level.name) {
@@ -197,6 +243,8 @@ NB_MODULE(_native, m) {
         nb::arg("starts"), nb::arg("seed"), nb::arg("dropout"), "Fill the gradients (the last three tensors) from q, k, v, out, grad_out and lse.");
   m.def("step", &step, nb::arg("q"), nb::arg("dense"), nb::arg("sizes"), nb::arg("old_cells"), nb::arg("new_cells"),
         "Fill out (the fifth of the dense ones) from q, the history's k and v, and the steps' own.");
+  m.def("advance", &advance, nb::arg("sizes"), nb::arg("epsilon"), nb::arg("whole"), nb::arg("blocks"), nb::arg("cells"),
+        "Fill out from the inputs of one more position of every path; the blocks' memory moves on.");
   m.def("convolve", &convolve, nb::arg("x"), nb::arg("sizes"), nb::arg("starts"), nb::arg("norm"),
         nb::arg("epsilon"), nb::arg("parts"), "Fill out of each part with a causal convolution of x.");
   m.def("convolve_backward", &convolve_backward, nb::arg("x"), nb::arg("sizes"), nb::arg("starts"), nb::arg("norm"),
@@ -205,6 +253,8 @@ NB_MODULE(_native, m) {
         nb::arg("sums_size"), "Fill out (the fifth tensor), or grad_x and grad_gathered from grad_out, and add to sums.");
   m.def("keep", &keep, nb::arg("type"), nb::arg("state"), nb::arg("out"), nb::arg("count"), nb::arg("share"), nb::arg("factor"),
         "Fill out with what dropout multiplies with; state, of torch's generator, moves on.");
+  m.def("student_t", &student_t, nb::arg("count"), nb::arg("dense"), nb::arg("polynomials"), nb::arg("bounds"),
+        "Fill the third of the dense ones with quantiles at the deviates.");
   m.def("levels", [] {
     std::vector<std::string> names;
     for (const Level& level : available) names.emplace_back(level.name);

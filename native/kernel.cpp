@@ -1,11 +1,13 @@
 // The kernel's entries for one instruction set; CMake compiles this file once for each, with LOGSPARSE_ISA set.
 #include <cmath>
 
+#include "advance.h"
 #include "backward.h"
 #include "convolve.h"
 #include "dense.h"
 #include "draws.h"
 #include "feedforward.h"
+#include "quantile.h"
 #include "step.h"
 
 namespace logsparse {
@@ -46,12 +48,15 @@ void backward(const Problem& p) {
 }
 
 void step(const StepProblem& p) { p.type == Type::float64 ? run_step<double>(p) : run_step<float>(p); }
+void advance(const AdvanceProblem& p) { p.type == Type::float64 ? run_advance<double>(p) : run_advance<float>(p); }
 void convolve(const ConvolveProblem& p, bool with_gradient) {
   p.type == Type::float64 ? run_convolve<double>(p, with_gradient) : run_convolve<float>(p, with_gradient);
 }
 void feed_forward(const FeedForwardProblem& p, bool with_gradient) {
   p.type == Type::float64 ? run_feed_forward<double>(p, with_gradient) : run_feed_forward<float>(p, with_gradient);
 }
+
+void student_t(const StudentTProblem& p) { StudentT{p}.run(); }
 
 void keep(const KeepProblem& p) {
   GeneratorState& state = *static_cast<GeneratorState*>(p.state);

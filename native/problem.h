@@ -49,6 +49,42 @@ struct StepProblem {
   void* out = nullptr;  // (series, path, head, value width), dense
 };
 
+// What one block of a decoder needs for one more position. Weights are dense, (results, terms); those of queries and keys have
+// their terms step by step. Rows of paths lie in tiles of 64: (tile, step, channel, path).
+struct AdvanceBlock {
+  const void *query = nullptr, *query_bias = nullptr, *key = nullptr, *key_bias = nullptr, *value = nullptr, *value_bias = nullptr,
+             *merge = nullptr, *merge_bias = nullptr, *widen = nullptr, *widen_bias = nullptr, *narrow = nullptr,
+             *narrow_bias = nullptr, *attention_gain = nullptr, *attention_shift = nullptr, *feed_gain = nullptr,
+             *feed_shift = nullptr;
+  const void *history_k = nullptr, *history_v = nullptr;  // (series, cell, channel)
+  void* seen = nullptr;                                    // inputs: kernel - 1 of the history, then those of the steps
+  void *steps_k = nullptr, *steps_v = nullptr;
+  const int64_t *old_cells = nullptr, *new_cells = nullptr;  // those of the history and of the steps, ascending
+  int64_t old_count = 0, new_count = 0;
+};
+
+// One more position of every path, from inputs (series, path, input) to raw parameters (series, path, parameter).
+struct AdvanceProblem {
+  Type type = Type::float32;
+  int64_t series = 0, paths = 0, inputs = 0, width = 0, heads = 0, head_width = 0, wide = 0, kernel = 0, history = 0;
+  int64_t step_room = 0;   // steps there is room for
+  int64_t step = 0;        // those taken before
+  int64_t parameters = 0;  // of the likelihood
+  int64_t anchors = 0;     // inputs, from the first on, that the first parameter leans on
+  int64_t seen_from = -1;  // the input that says whether the first of them was seen; -1: all were
+  bool pre = false;
+  int threads = 1;
+  double epsilon = 0;
+  const int64_t* starts = nullptr;  // first real cell of each history; null: 0 for all
+  const void *project = nullptr, *project_bias = nullptr;  // null: the inputs are the stream
+  const void *gain = nullptr, *shift = nullptr;            // of the last norm, where norms stand before the sublayers
+  const void *output = nullptr, *output_bias = nullptr, *mix = nullptr, *mix_bias = nullptr;
+  const void* x = nullptr;
+  void* out = nullptr;
+  const AdvanceBlock* blocks = nullptr;
+  int64_t block_count = 0;
+};
+
 constexpr int64_t sums_align = 32;  // rows of summed gradients are rounded up to so many numbers
 
 // One result of a causal convolution over the last `taps` steps. Weights (channels, width, taps), dense.
@@ -108,14 +144,28 @@ struct KeepProblem {
   double share = 1, factor = 1;
 };
 
+// Quantiles of the Student-t law at normal deviates of both signs. The logarithm of their ratio is a sum of polynomials of
+// Chebyshev over 1 / df, between `from` and `to`, and over the deviate, up to `farthest`: (dfs, deviates) coefficients.
+struct StudentTProblem {
+  static constexpr int64_t most = 32;  // polynomials over the deviate
+  int64_t count = 0;
+  const double *deviate = nullptr, *df = nullptr;
+  double* out = nullptr;
+  const double* surface = nullptr;
+  int64_t dfs = 0, deviates = 0;
+  double from = 0, to = 0, farthest = 0;
+};
+
 #define LOGSPARSE_DECLARE(isa)                                       \
   namespace isa {                                                    \
   void forward(const Problem& problem);                              \
   void backward(const Problem& problem);                             \
   void step(const StepProblem& problem);                             \
+  void advance(const AdvanceProblem& problem);                       \
   void convolve(const ConvolveProblem& problem, bool with_gradient); \
   void feed_forward(const FeedForwardProblem& problem, bool with_gradient);         \
   void keep(const KeepProblem& problem);                             \
+  void student_t(const StudentTProblem& problem);                    \
   }
 LOGSPARSE_DECLARE(baseline)
 LOGSPARSE_DECLARE(avx2)

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from scipy import special
 from scipy import stats as scipy_stats
 
+from logsparse.attention.native import available, extension
 from logsparse.model.inverse_cdf import (
     beta_cdf,
     negative_binomial_quantile,
+    stretched,
     student_t_quantile,
     student_t_quantile_exactly,
 )
@@ -120,3 +122,18 @@ def test_every_element_is_found_by_its_own_parameters() -> None:
     for row in range(3):
         alone = negative_binomial_quantile(uniform[:, 0], mean[row], dispersion)
         torch.testing.assert_close(together[:, row], alone, rtol=0, atol=0)
+
+
+@pytest.mark.skipif(not available(), reason="the kernel was not built")
+@pytest.mark.parametrize("count", [2, 3, 7, 8, 1001])
+def test_the_kernel_stretches_deviates_as_torch_does(count: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    uniform = torch.rand(count, generator=generator, dtype=torch.float64).clamp(1e-8, 1 - 1e-8)
+    df = 2 + 998 * torch.rand(count, generator=generator, dtype=torch.float64) ** 4
+    before = extension().level()
+    for level in extension().levels():
+        extension().use(level)
+        found = student_t_quantile(uniform, df)
+        torch.testing.assert_close(found, stretched(torch.special.ndtri(uniform), df), rtol=1e-10, atol=1e-12)
+        assert (student_t_quantile(uniform[1:3], df[1:3]) == found[1:3]).all()
+    extension().use(before)

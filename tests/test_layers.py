@@ -15,7 +15,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # Each file may import only what stands above it. CONTRIBUTING.md shows the same picture.
 ORDER = [
-    "errors", "checks", "forks", "storage", "facts",
+    "errors", "checks", "forks", "allocator", "storage", "facts",
     "attention.reach", "attention.pattern",
     "config", "presets",
     "data.calendar", "data.panel", "data.columns", "data.memory", "data.reading", "data.times", "data.objects",
@@ -28,11 +28,11 @@ ORDER = [
     "attention.inputs", "attention.dropout", "attention.dense", "attention.shifted", "attention.native",
     "attention.triton_kernels", "attention.triton", "attention.backends", "attention.attend",
     "attention.weights", "attention.step", "attention.convolve", "attention.layer",
-    "model.inverse_cdf", "model.likelihood", "model.network", "model.decode", "model.feedforward", "model.transformer",
+    "model.inverse_cdf", "model.likelihood", "model.network", "model.decode", "model.feedforward", "model.advance", "model.transformer",
     "model.recurrent",
     "model.kalman", "model.statespace", "model.sample", "model.attending",
     "train.optim", "train.average", "train.sealed", "train.checkpoint",
-    "train.distributed", "train.batches", "train.identity", "train.memory", "train.resuming", "train.signals",
+    "train.distributed", "train.batches", "train.identity", "train.resuming", "train.signals",
     "train.loop",
     "folder", "levels", "forecast", "attended", "learned", "forecaster",
     "baselines", "baselines.naive", "baselines.deepar", "baselines.deepstate", "baselines.estimate",

@@ -10,6 +10,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from logsparse.attention.native import available, extension
+
 # D polynomials in the normal deviate, N polynomials in 1 / df
 
 _PRECISION = 1e-11
@@ -90,14 +92,33 @@ def student_t_quantile(uniform: Tensor, df: Tensor) -> Tensor:
     deviate = -torch.special.ndtri(torch.minimum(p, 1 - p))
     if bool((deviate > _FARTHEST).any()):
         return student_t_quantile_exactly(uniform, df)
-    share = _chebyshev(_place_of_df(1 / df.double()), _DF_POLYNOMIALS) @ _surface().to(p.device)
+    signed = torch.where(p < 0.5, -deviate, deviate)
     if df.shape[-1:] == (1,) and (p.ndim == 1 or p.shape[-2] == 1):
         # Every law at the same levels: one product of matrices.
         over = _chebyshev(_place(deviate), _DEVIATE_POLYNOMIALS)
-        stretch = share.squeeze(-2) @ (over if p.ndim == 1 else over.squeeze(-3)).mT
-    else:
-        stretch = _clenshaw(share, _place(deviate))
-    return torch.where(p < 0.5, -deviate, deviate) * torch.exp(stretch)
+        return signed * torch.exp(_shares(df).squeeze(-2) @ (over if p.ndim == 1 else over.squeeze(-3)).mT)
+    if p.device.type == "cpu" and available():
+        return _stretched_by_kernel(signed, df)
+    return stretched(signed, df)
+
+
+def stretched(deviate: Tensor, df: Tensor) -> Tensor:
+    """Deviates of the normal law -> of the Student-t law; the oracle of the kernel, and for any device."""
+    return deviate * torch.exp(_clenshaw(_shares(df), _place(deviate)))
+
+
+def _stretched_by_kernel(deviate: Tensor, df: Tensor) -> Tensor:
+    """A step of few paths is calls rather than sums: one instead of forty."""
+    deviate, df = (x.contiguous() for x in _aligned(deviate, df))
+    out, surface = torch.empty_like(deviate), _surface()
+    where = [x.data_ptr() for x in (deviate, df, out, surface)]
+    extension().student_t(out.numel(), where, tuple(surface.shape), (_FROM, _TO, _FARTHEST))
+    return out
+
+
+def _shares(df: Tensor) -> Tensor:
+    """(..., D): of the polynomials in the deviate."""
+    return _chebyshev(_place_of_df(1 / df.double()), _DF_POLYNOMIALS) @ _surface().to(df.device)
 
 
 def _clenshaw(share: Tensor, place: Tensor) -> Tensor:
@@ -121,7 +142,7 @@ def _surface() -> Tensor:
     stretch_ND = torch.log(-exact_ND / deviate_D)
     over_DD, over_NN = _chebyshev(at_D, _DEVIATE_POLYNOMIALS), _chebyshev(at_N, _DF_POLYNOMIALS)
     surface_ND: Tensor = torch.linalg.solve(over_NN, torch.linalg.solve(over_DD.mT, stretch_ND, left=False))
-    return surface_ND
+    return surface_ND.contiguous()
 
 
 def _place(deviate: Tensor) -> Tensor:

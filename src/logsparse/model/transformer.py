@@ -20,6 +20,7 @@ from logsparse.attention.layer import ConvAttention, side_by_side
 from logsparse.attention.step import StepCache, attend_last, attend_step
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
+from logsparse.model.advance import BlockParts, Ends, History, TiledMemory, advance, kernel_serves, remember
 from logsparse.model.decode import Stepwise
 from logsparse.model.feedforward import Kept, Weights, feed_forward, kept_share
 
@@ -35,8 +36,20 @@ class BlockMemory:
     seen_BNSW: Tensor
     """K - 1 inputs of the history, then those of the steps."""
 
+    @staticmethod
+    def start(history: History, starts_B: Tensor | None, *, paths: int, steps: int) -> BlockMemory:
+        """Room for so many steps of so many paths of each window."""
+        size, tail, width = history.tail_BJW.shape
+        seen_BNSW = history.tail_BJW.new_empty(size, paths, tail + steps, width)
+        seen_BNSW[:, :, :tail] = history.tail_BJW[:, None]
+        cache = StepCache.start(history.k_BHTD, history.v_BHTD, paths=paths, steps=steps, starts=starts_B)
+        return BlockMemory(cache, seen_BNSW)
 
-class Transformer(Stepwise[list[BlockMemory]]):
+
+Memory = TiledMemory | list[BlockMemory]
+
+
+class Transformer(Stepwise[Memory]):
     """Decoder-only, causal: position l is told what was known before it."""
 
     def __init__(
@@ -70,23 +83,32 @@ class Transformer(Stepwise[list[BlockMemory]]):
 
     def begin(
         self, inputs_BTI: Tensor, *, paths: int, steps: int, starts_B: Tensor | None = None
-    ) -> tuple[Tensor, list[BlockMemory]]:
+    ) -> tuple[Tensor, Memory]:
         """(B, P) of the last position of the history, and what each block must remember of it."""
-        x_BTW, memory = self.project(inputs_BTI), []
-        for block in self.blocks:
-            assert isinstance(block, Block)
-            last = block is self.blocks[-1]
-            x_BTW, remembered = block.begin(x_BTW, starts_B, paths=paths, steps=steps, last_only=last)
-            memory.append(remembered)
-        return self.head(self.norm(x_BTW[:, -1]), inputs_BTI[:, -1]), memory
+        x_BTW, histories, blocks = self.project(inputs_BTI), [], self._blocks()
+        for block in blocks:
+            x_BTW, history = block.begin(x_BTW, starts_B, last_only=block is blocks[-1])
+            histories.append(history)
+        raw_BP = self.head(self.norm(x_BTW[:, -1]), inputs_BTI[:, -1])
+        if kernel_serves(inputs_BTI, self):
+            ends = Ends(
+                self.project, self.norm, self.output, self.mix, self._seen_from if self.config.see_missing else -1
+            )
+            parts, inputs = [block.parts for block in blocks], inputs_BTI.shape[-1]
+            return raw_BP, remember(histories, parts, ends, inputs=inputs, paths=paths, steps=steps, starts_B=starts_B)
+        return raw_BP, [BlockMemory.start(history, starts_B, paths=paths, steps=steps) for history in histories]
 
-    def advance(self, inputs_BNI: Tensor, memory: list[BlockMemory]) -> Tensor:
+    def advance(self, inputs_BNI: Tensor, memory: Memory) -> Tensor:
         """(B, N, P) of the next position of every path."""
+        if isinstance(memory, TiledMemory):
+            return advance(inputs_BNI, memory)
         x_BNW = self.project(inputs_BNI)
-        for block, remembered in zip(self.blocks, memory, strict=True):
-            assert isinstance(block, Block)
+        for block, remembered in zip(self._blocks(), memory, strict=True):
             x_BNW = block.advance(x_BNW, remembered)
         return self.head(self.norm(x_BNW), inputs_BNI)
+
+    def _blocks(self) -> list[Block]:
+        return [block for block in self.blocks if isinstance(block, Block)]
 
     def queries_keys(self, batch: Batch, layer: int) -> tuple[Tensor, Tensor]:
         """Queries and keys of one block over whole windows, (B, H, L, D) each."""
@@ -152,21 +174,15 @@ class Block(nn.Module):
         """(B, L, W) -> queries, keys, values, (B, H, L, D) each."""
         return self.attention.project(x_BLW, starts=starts_B, norm=self.attention_norm if self.pre else None)
 
-    def begin(
-        self, x_BTW: Tensor, starts_B: Tensor | None, *, paths: int, steps: int, last_only: bool
-    ) -> tuple[Tensor, BlockMemory]:
+    def begin(self, x_BTW: Tensor, starts_B: Tensor | None, *, last_only: bool) -> tuple[Tensor, History]:
         """(B, T, W) -> (B, T, W), or (B, 1, W) where no block above reads the rest; and what `advance` needs of it."""
         read_BTW = without_padding(self._before(x_BTW), starts_B)
         q, k, v = self.attention.project(read_BTW)
-        size, length, width = read_BTW.shape
         tail = self.attention.kernel - 1
-        seen_BNSW = read_BTW.new_zeros(size, paths, tail + steps, width)
-        kept = min(tail, length)
-        seen_BNSW[:, :, tail - kept : tail] = read_BTW[:, None, length - kept :]
-        memory = BlockMemory(StepCache.start(k, v, paths=paths, steps=steps, starts=starts_B), seen_BNSW)
+        tail_BJW = F.pad(read_BTW, (0, 0, tail, 0))[:, read_BTW.shape[1] :]
         pattern = self.attention.pattern
         attended = attend_last(q, k, v, pattern, starts_B) if last_only else attend(q, k, v, pattern, starts=starts_B)
-        return self._after(x_BTW[:, -attended.shape[2] :], side_by_side(attended)), memory
+        return self._after(x_BTW[:, -attended.shape[2] :], side_by_side(attended)), History(k, v, tail_BJW)
 
     def advance(self, x_BNW: Tensor, memory: BlockMemory) -> Tensor:
         """(B, N, W) -> (B, N, W): one more position of every path."""
@@ -176,6 +192,11 @@ class Block(nn.Module):
         cache.append(k, v)
         attended = attend_step(q, cache, attention.pattern, cache.length - 1)
         return self._after(x_BNW, attended.flatten(2))
+
+    @property
+    def parts(self) -> BlockParts:
+        """For the kernel."""
+        return BlockParts(self.attention, self.widen, self.narrow, self.attention_norm, self.feedforward_norm)
 
     def _before(self, x: Tensor) -> Tensor:
         """What the attention reads."""

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
+from logsparse.allocator import kept_memory
 from logsparse.config import TrainConfig
 from logsparse.data.windows import Batch
 from logsparse.errors import LogsparseError
@@ -27,7 +28,6 @@ from logsparse.train.batches import Draws, TrainingSet
 from logsparse.train.checkpoint import damaged, exists, load, save
 from logsparse.train.distributed import Ranks
 from logsparse.train.identity import differences, identity
-from logsparse.train.memory import kept_memory
 from logsparse.train.optim import (
     EarlyStopping,
     clip_gradients,

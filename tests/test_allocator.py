@@ -9,7 +9,7 @@ import pytest
 
 SCRIPT = """
 import ctypes, resource, psutil, torch
-from logsparse.train.memory import kept_memory
+from logsparse.allocator import kept_memory
 if not hasattr(ctypes.CDLL(None), "mallopt"):
     raise SystemExit(77)
 mebibytes = lambda: psutil.Process().memory_info().rss / 2**20
