@@ -55,10 +55,10 @@ __attribute__((noinline)) void fold_dots(T* out, const T* const* rows, const T* 
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) sum0[r] = sum1[r] = Vec<T>{}, a[r] = rows[r];
   for (int64_t c = 0; c < width * row_stride<T>; c += row_stride<T>) {
-    const Vec<T> b0 = load(key0 + c), b1 = load(key1 + c);
+    const Vec<T> b0 = in_register(load(key0 + c)), b1 = in_register(load(key1 + c));
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const Vec<T> x = load(a[r] + c);
+      const Vec<T> x = in_register(load(a[r] + c));
       sum0[r] += x * b0, sum1[r] += x * b1;
     }
   }
@@ -71,10 +71,10 @@ template <int first, class T, int R, int C>
 LOGSPARSE_INLINE void add_key(Vec<T> (&sums)[R][C], const T* weight, const T* key) {
   Vec<T> x[C];
 #pragma GCC unroll 3
-  for (int c = 0; c < C; ++c) x[c] = load(key + c * row_stride<T>);
+  for (int c = 0; c < C; ++c) x[c] = in_register(load(key + c * row_stride<T>));
 #pragma GCC unroll 8
   for (int r = first; r < R; ++r) {
-    const Vec<T> y = load(weight + r * lanes<T>);
+    const Vec<T> y = in_register(load(weight + r * lanes<T>));
 #pragma GCC unroll 3
     for (int c = 0; c < C; ++c) sums[r][c] += y * x[c];
   }
@@ -128,7 +128,7 @@ __attribute__((noinline)) void fold_gather(T* key0, T* key1, const T* weights, c
     if constexpr (K > 1) sum[1] = load(key1 + c);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const Vec<T> x = load(a[r] + c);
+      const Vec<T> x = in_register(load(a[r] + c));
       sum[0] += weight[0][r] * x;
       if constexpr (K > 1)
         if (!own || r > 0) sum[1] += weight[1][r] * x;
