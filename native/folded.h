@@ -43,27 +43,34 @@ template <int most, class Body> LOGSPARSE_INLINE void with_constant(int64_t numb
   body(std::integral_constant<int, most>());
 }
 
-// Cells [k][r] of a key k and row r stand side by side, fold_rows vectors for each key.
-template <class T> constexpr int64_t key_stride = fold_rows * lanes<T>;
+// Cells of a piece stand distance by distance, key by key, one vector for each row that sees the key: all R rows see the
+// first `full` keys; of the rows' own keys, number n is seen by the rows from n on. Nothing lies between them: with gaps,
+// cells of one row would crowd few lines of the cache. own_start(R, n) + r is where row r stands, counted from the first.
+constexpr int64_t own_start(int64_t R, int64_t n) { return n * R - n * (n + 1) / 2; }
 
-// out[k][r] = sum over c of rows[r][c] * keys[k][c], for two keys.
-template <class T, int R>
-__attribute__((noinline)) void fold_dots(T* out, const T* const* rows, const T* key0, const T* key1, int64_t width) {
-  constexpr int w = lanes<T>;
+// out0[r] and out1[r] = sum over c of rows[r][c] * key0[c], and key1[c], for K = 1 or 2 keys; where `own`, the first row
+// does not see the second key.
+template <class T, int R, int K, bool own>
+__attribute__((noinline)) void fold_dots(T* out0, T* out1, const T* const* rows, const T* key0, const T* key1, int64_t width) {
+  constexpr int w = lanes<T>, from = own ? 1 : 0;
   Vec<T> sum0[R], sum1[R];
   const T* a[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) sum0[r] = sum1[r] = Vec<T>{}, a[r] = rows[r];
   for (int64_t c = 0; c < width * row_stride<T>; c += row_stride<T>) {
-    const Vec<T> b0 = in_register(load(key0 + c)), b1 = in_register(load(key1 + c));
+    const Vec<T> b0 = in_register(load(key0 + c)), b1 = K > 1 ? in_register(load(key1 + c)) : b0;
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const Vec<T> x = in_register(load(a[r] + c));
-      sum0[r] += x * b0, sum1[r] += x * b1;
+      sum0[r] += x * b0;
+      if (K > 1 && r >= from) sum1[r] += x * b1;
     }
   }
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) store(out + r * w, sum0[r]), store(out + key_stride<T> + r * w, sum1[r]);
+  for (int r = 0; r < R; ++r) {
+    store(out0 + r * w, sum0[r]);
+    if (K > 1 && r >= from) store(out1 + r * w, sum1[r]);
+  }
 }
 
 // sums[r][c] += weight[r] * key[c] for the rows from `first` on.
@@ -82,7 +89,7 @@ LOGSPARSE_INLINE void add_key(Vec<T> (&sums)[R][C], const T* weight, const T* ke
 template <class T, int R, int C, int... N>
 LOGSPARSE_INLINE void add_own_keys(Vec<T> (&sums)[R][C], const T* weights, const T* keys, const int64_t* offsets,
                                    std::integer_sequence<int, N...>) {
-  (add_key<N, T, R, C>(sums, weights + N * key_stride<T>, keys + offsets[N]), ...);
+  (add_key<N, T, R, C>(sums, weights + own_start(R, N) * lanes<T>, keys + offsets[N]), ...);
 }
 
 // sum[r][c] += sum over distances m and keys k of weights[m][k][r] * keys[m][k][c], for C channels. Of the keys, `full` are
@@ -97,11 +104,11 @@ __attribute__((noinline)) void fold_combine(T* sum, int64_t width, const T* weig
 #pragma GCC unroll 3
     for (int c = 0; c < C; ++c) sums[r][c] = load(sum + (r * width + c) * w);
   }
-  for (int64_t m = 0; m < count; ++m, weights += fold_keys * key_stride<T>, offsets += fold_keys) {
-    for (int64_t k = 0; k < full; ++k) add_key<0, T, R, C>(sums, weights + k * key_stride<T>, keys + offsets[k]);
-    if (own)
-      add_own_keys<T, R, C>(sums, weights + full * key_stride<T>, keys, offsets + full,
-                            std::make_integer_sequence<int, R>());
+  for (int64_t m = 0; m < count; ++m, offsets += fold_keys) {
+    for (int64_t k = 0; k < full; ++k, weights += R * w) add_key<0, T, R, C>(sums, weights, keys + offsets[k]);
+    if (!own) continue;
+    add_own_keys<T, R, C>(sums, weights, keys, offsets + full, std::make_integer_sequence<int, R>());
+    weights += (own_start(R, R) + R) * w;
   }
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
@@ -110,31 +117,28 @@ __attribute__((noinline)) void fold_combine(T* sum, int64_t width, const T* weig
   }
 }
 
-// keys[k][c] += sum over rows of weights[k][r] * rows[r][c], for K = 1 or 2 keys; where `own`, the first row does not see the
-// second key.
+// key0[c] += sum over rows of weight0[r] * rows[r][c], and key1 likewise, with K and `own` as above.
 template <class T, int R, int K, bool own>
-__attribute__((noinline)) void fold_gather(T* key0, T* key1, const T* weights, const T* const* rows, int64_t width) {
-  Vec<T> weight[K][R];
+__attribute__((noinline)) void fold_gather(T* key0, T* key1, const T* weight0, const T* weight1, const T* const* rows,
+                                           int64_t width) {
+  constexpr int w = lanes<T>, from = own ? 1 : 0;
+  Vec<T> x0[R], x1[R];
   const T* a[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    a[r] = rows[r];
-#pragma GCC unroll 2
-    for (int k = 0; k < K; ++k) weight[k][r] = load(weights + k * key_stride<T> + r * lanes<T>);
+    a[r] = rows[r], x0[r] = load(weight0 + r * w);
+    if (K > 1 && r >= from) x1[r] = load(weight1 + r * w);
   }
   for (int64_t c = 0; c < width * row_stride<T>; c += row_stride<T>) {
-    Vec<T> sum[K];
-    sum[0] = load(key0 + c);
-    if constexpr (K > 1) sum[1] = load(key1 + c);
+    Vec<T> sum0 = load(key0 + c), sum1 = K > 1 ? load(key1 + c) : sum0;
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const Vec<T> x = in_register(load(a[r] + c));
-      sum[0] += weight[0][r] * x;
-      if constexpr (K > 1)
-        if (!own || r > 0) sum[1] += weight[1][r] * x;
+      const Vec<T> y = in_register(load(a[r] + c));
+      sum0 += x0[r] * y;
+      if (K > 1 && r >= from) sum1 += x1[r] * y;
     }
-    store(key0 + c, sum[0]);
-    if constexpr (K > 1) store(key1 + c, sum[1]);
+    store(key0 + c, sum0);
+    if (K > 1) store(key1 + c, sum1);
   }
 }
 
@@ -183,8 +187,11 @@ template <class T> struct Fold : HeadPass<T> {
     width_offsets = own.take<int64_t>(count * fold_keys), value_offsets = own.take<int64_t>(count * fold_keys);
   }
   int64_t vectors() const { return (h + w - 1) / w; }
-  int64_t cells() const { return count * fold_keys * key_stride<T>; }
-  int64_t cell(int64_t m, int64_t k, int64_t r) const { return (m * fold_keys + k) * key_stride<T> + r * w; }
+  int64_t room() const { return count * fold_keys * fold_rows * w; }  // of the cells of a piece
+  int64_t cell(int64_t m, int64_t k) const {  // of the first row
+    const int64_t own = keys > full ? own_start(rows, rows) + rows : 0;
+    return (m * (full * rows + own) + (k < full ? k * rows : full * rows + own_start(rows, k - full))) * w;
+  }
   int64_t position(int64_t r) const { return h * (first + r) + residue; }
   int64_t lanes_of(int64_t r) const {  // lanes of the period and of the sequence
     const int64_t a = h - residue, b = span.length - position(r), least = a < b ? a : b;
@@ -222,15 +229,36 @@ template <class T> struct Fold : HeadPass<T> {
     }
   }
 
-  void dots(T* out, const T* const* row, const Packed<T>& other, const int64_t* offsets) const {
-    for (int64_t m = 0; m < count; ++m, offsets += fold_keys)
+  // Calls body(m, k, lowest row, constants R, K and `own`) for pairs of keys, and for one that may be left over.
+  template <class Body> void each_pair(Body body) const {
+    for (int64_t m = 0; m < count; ++m)
       for (int64_t k = 0; k < keys; k += 2) {
         const int64_t lowest = lowest_row(k);
-        const T *const key0 = other.data + offsets[k], *const key1 = other.data + offsets[k + 1 < keys ? k + 1 : k];
         with_constant<fold_rows>(rows - lowest, [&](auto R) {
-          fold_dots<T, R.value>(out + cell(m, k, lowest), row + lowest, key0, key1, other.width);
+          if (k + 1 == keys)
+            body(m, k, lowest, R, std::integral_constant<int, 1>(), std::false_type());
+          else if (k >= full)
+            body(m, k, lowest, R, std::integral_constant<int, 2>(), std::true_type());
+          else
+            body(m, k, lowest, R, std::integral_constant<int, 2>(), std::false_type());
         });
       }
+  }
+
+  void dots(T* out, const T* const* row, const Packed<T>& other, const int64_t* offsets) const {
+    each_pair([&](int64_t m, int64_t k, int64_t lowest, auto R, auto K, auto own) {
+      const int64_t *const at = offsets + m * fold_keys + k, next = K.value - 1;
+      fold_dots<T, R.value, K.value, own.value>(out + cell(m, k) + lowest * w, out + cell(m, k + next) + lowest * w,
+                                                row + lowest, other.data + at[0], other.data + at[next], other.width);
+    });
+  }
+
+  void gather(const Packed<T>& sum, const T* weights, const T* const* row, const int64_t* offsets) const {
+    each_pair([&](int64_t m, int64_t k, int64_t lowest, auto R, auto K, auto own) {
+      const int64_t *const at = offsets + m * fold_keys + k, next = K.value - 1;
+      fold_gather<T, R.value, K.value, own.value>(sum.data + at[0], sum.data + at[next], weights + cell(m, k) + lowest * w,
+                                                  weights + cell(m, k + next) + lowest * w, row + lowest, sum.width);
+    });
   }
 
   void combine(T* sum, const T* weights, const Packed<T>& other, const int64_t* offsets) const {
@@ -246,25 +274,16 @@ template <class T> struct Fold : HeadPass<T> {
     }
   }
 
-  void gather(const Packed<T>& sum, const T* weights, const T* const* row, const int64_t* offsets) const {
-    for (int64_t m = 0; m < count; ++m, offsets += fold_keys)
-      for (int64_t k = 0; k < keys; k += 2) {
-        const int64_t lowest = lowest_row(k);
-        T *const key0 = sum.data + offsets[k], *const key1 = sum.data + offsets[k + 1 < keys ? k + 1 : k];
-        with_constant<fold_rows>(rows - lowest, [&](auto R) {
-          const T* const weight = weights + cell(m, k, lowest);
-          if (k + 1 == keys)
-            fold_gather<T, R.value, 1, false>(key0, key0, weight, row + lowest, sum.width);
-          else if (k >= full)
-            fold_gather<T, R.value, 2, true>(key0, key1, weight, row + lowest, sum.width);
-          else
-            fold_gather<T, R.value, 2, false>(key0, key1, weight, row + lowest, sum.width);
-        });
-      }
+  // Calls body(where it stands, m, k, r, whether lanes of the key are before the sequence) for each cell, as they stand.
+  template <class Body> LOGSPARSE_INLINE void each_cell(Body body) const {
+    const int64_t all_rows = rows, all_keys = keys, seen = full, distances = count;
+    int64_t at = 0;
+    for (int64_t m = 0; m < distances; ++m) {
+      const bool early = from == 0 && p.distances[m] > residue;
+      for (int64_t k = 0; k < all_keys; ++k)
+        for (int64_t r = k > seen ? k - seen : 0; r < all_rows; ++r, at += w) body(at, m, k, r, early && k == 0);
+    }
   }
-
-  // Whether some lanes of a key stand before the sequence, and which do not.
-  LOGSPARSE_INLINE bool is_partial(int64_t m, int64_t k) const { return from + k == 0 && p.distances[m] > residue; }
   LOGSPARSE_INLINE Mask<T> inside(int64_t m) const { return iota<T>(T(0)) >= all<T>(T(p.distances[m] - residue)); }
   LOGSPARSE_INLINE Vec<T> stays(int64_t m, int64_t k, int64_t r) const {
     return dropout.cell(row_hash[r], p.distances[m] + h * (first + r - from - k));
@@ -288,7 +307,7 @@ template <class S, class T> struct FoldedForward : Fold<T> {
     const int64_t blocks = (p.length + tile - 1) / tile;
     for (Packed<T>* packed : {&q, &k}) *packed = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
     v = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
-    scores = own.take<T>(this->cells()), sum = own.take<T>(fold_rows * p.value_width * w);
+    scores = own.take<T>(this->room()), sum = own.take<T>(fold_rows * p.value_width * w);
     maximum = own.take<T>(fold_rows * w), total = own.take<T>(fold_rows * w);
   }
 
@@ -337,14 +356,11 @@ template <class S, class T> struct FoldedForward : Fold<T> {
   void softmax() {
     Vec<T> top[fold_rows], weights[fold_rows];
     for (int64_t r = 0; r < rows; ++r) top[r] = load(maximum + r * w);
-    for (int64_t m = 0; m < this->count; ++m)
-      for (int64_t n = 0; n < this->keys; ++n)
-        for (int64_t r = this->lowest_row(n); r < rows; ++r) {
-          T* const at = scores + this->cell(m, n, r);
-          Vec<T> score = load(at);
-          if (this->is_partial(m, n)) store(at, score = this->inside(m) ? score : all<T>(-INFINITY));
-          top[r] = larger<T>(top[r], score);
-        }
+    this->each_cell([&](int64_t at, int64_t m, int64_t, int64_t r, bool partial) {
+      Vec<T> score = load(scores + at);
+      if (partial) store(scores + at, score = this->inside(m) ? score : all<T>(-INFINITY));
+      top[r] = larger<T>(top[r], score);
+    });
     for (int64_t r = 0; r < rows; ++r) {
       const Vec<T> shrink = exp2<T>(load(maximum + r * w) - top[r]);
       weights[r] = load(total + r * w) * shrink;
@@ -352,14 +368,11 @@ template <class S, class T> struct FoldedForward : Fold<T> {
       T* const row = sum + r * p.value_width * w;
       for (int64_t c = 0; c < p.value_width * w; c += w) store(row + c, load(row + c) * shrink);
     }
-    for (int64_t m = 0; m < this->count; ++m)
-      for (int64_t n = 0; n < this->keys; ++n)
-        for (int64_t r = this->lowest_row(n); r < rows; ++r) {
-          T* const at = scores + this->cell(m, n, r);
-          const Vec<T> weight = exp2<T>(load(at) - top[r]);
-          weights[r] += weight;
-          store(at, dropout.on ? weight * this->stays(m, n, r) : weight);
-        }
+    this->each_cell([&](int64_t at, int64_t m, int64_t n, int64_t r, bool) {
+      const Vec<T> weight = exp2<T>(load(scores + at) - top[r]);
+      weights[r] += weight;
+      store(scores + at, dropout.on ? weight * this->stays(m, n, r) : weight);
+    });
     for (int64_t r = 0; r < rows; ++r) store(maximum + r * w, top[r]), store(total + r * w, weights[r]);
   }
 
@@ -396,7 +409,7 @@ template <class S, class T> struct FoldedBackward : Fold<T> {
     for (Packed<T>* packed : {&v, &grad, &sum_v})
       *packed = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
     lse = own.take<T>((blocks + 1) * tile), delta = own.take<T>((blocks + 1) * tile);
-    weights = own.take<T>(this->cells()), slopes = own.take<T>(this->cells());
+    weights = own.take<T>(this->room()), slopes = own.take<T>(this->room());
     sum_q = own.take<T>(fold_rows * p.width * w);
   }
 
@@ -468,16 +481,13 @@ template <class S, class T> struct FoldedBackward : Fold<T> {
       top[r] = in_period ? load(lse + this->position(r)) : all<T>(never);
       mean[r] = load(delta + this->position(r));
     }
-    for (int64_t m = 0; m < this->count; ++m)
-      for (int64_t n = 0; n < this->keys; ++n)
-        for (int64_t r = this->lowest_row(n); r < rows; ++r) {
-          const int64_t at = this->cell(m, n, r);
-          Vec<T> weight = exp2<T>(load(weights + at) - top[r]), slope = load(slopes + at);
-          if (this->is_partial(m, n)) weight = this->inside(m) ? weight : Vec<T>{};
-          const Vec<T> stays = dropout.on ? this->stays(m, n, r) : all<T>(1);
-          store(slopes + at, weight * (slope * stays - mean[r]));
-          store(weights + at, weight * stays);
-        }
+    this->each_cell([&](int64_t at, int64_t m, int64_t n, int64_t r, bool partial) {
+      Vec<T> weight = exp2<T>(load(weights + at) - top[r]);
+      if (partial) weight = this->inside(m) ? weight : Vec<T>{};
+      const Vec<T> stays = dropout.on ? this->stays(m, n, r) : all<T>(1);
+      store(slopes + at, weight * (load(slopes + at) * stays - mean[r]));
+      store(weights + at, weight * stays);
+    });
   }
 
   // What was added behind the end of a block belongs to the next one.
