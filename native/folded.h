@@ -15,6 +15,7 @@ namespace LOGSPARSE_ISA {
 
 constexpr int fold_rows = LOGSPARSE_BYTES == 64 ? 8 : 4;  // rows t at a time: 2 or 3 times as many sums fit the registers
 constexpr int fold_channels = 3;
+constexpr int fold_own = 4, fold_full = LOGSPARSE_BYTES == 64 ? 3 : 2;  // keys at a time that some, and that all rows see
 constexpr int fold_keys = 8;  // keys t' at a time, with a running maximum from piece to piece
 
 // How many distances come before the pattern repeats, if it does so exactly up to the length; otherwise 0. The first
@@ -45,31 +46,74 @@ template <int most, class Body> LOGSPARSE_INLINE void with_constant(int64_t numb
 
 // Cells of a piece stand distance by distance, key by key, one vector for each row that sees the key: all R rows see the
 // first `full` keys; of the rows' own keys, number n is seen by the rows from n on. Nothing lies between them: with gaps,
-// cells of one row would crowd few lines of the cache. own_start(R, n) + r is where row r stands, counted from the first.
-constexpr int64_t own_start(int64_t R, int64_t n) { return n * R - n * (n + 1) / 2; }
+// cells of one row would crowd few lines of the cache. Row r of key n stands at key_start(R, n, own) + r.
+constexpr int64_t key_start(int64_t R, int64_t n, bool own) { return own ? n * R - n * (n + 1) / 2 : n * R; }
 
-// out0[r] and out1[r] = sum over c of rows[r][c] * key0[c], and key1[c], for K = 1 or 2 keys; where `own`, the first row
-// does not see the second key.
+// Where K keys stand in packed memory.
+template <class T, int K> struct Keys {
+  T* at[K];
+  Keys(T* data, const int64_t* offsets) {
+    for (int k = 0; k < K; ++k) at[k] = data + offsets[k];
+  }
+};
+
+// out[k][r] = sum over c of rows[r][c] * keys[k][c], for the rows that see the key.
 template <class T, int R, int K, bool own>
-__attribute__((noinline)) void fold_dots(T* out0, T* out1, const T* const* rows, const T* key0, const T* key1, int64_t width) {
-  constexpr int w = lanes<T>, from = own ? 1 : 0;
-  Vec<T> sum0[R], sum1[R];
+__attribute__((noinline)) void fold_dots(T* out, const T* const* rows, T* data, const int64_t* offsets, int64_t width) {
+  const Keys<T, K> keys(data, offsets);
+  Vec<T> sum[K][R];
   const T* a[R];
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) sum0[r] = sum1[r] = Vec<T>{}, a[r] = rows[r];
+  for (int r = 0; r < R; ++r) {
+    a[r] = rows[r];
+#pragma GCC unroll 4
+    for (int k = 0; k < K; ++k) sum[k][r] = Vec<T>{};
+  }
   for (int64_t c = 0; c < width * row_stride<T>; c += row_stride<T>) {
-    const Vec<T> b0 = in_register(load(key0 + c)), b1 = K > 1 ? in_register(load(key1 + c)) : b0;
+    Vec<T> y[K];
+#pragma GCC unroll 4
+    for (int k = 0; k < K; ++k) y[k] = in_register(load(keys.at[k] + c));
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const Vec<T> x = in_register(load(a[r] + c));
-      sum0[r] += x * b0;
-      if (K > 1 && r >= from) sum1[r] += x * b1;
+#pragma GCC unroll 4
+      for (int k = 0; k < K; ++k)
+        if (!own || r >= k) sum[k][r] += x * y[k];
     }
   }
+#pragma GCC unroll 4
+  for (int k = 0; k < K; ++k) {
+#pragma GCC unroll 8
+    for (int r = own ? k : 0; r < R; ++r) store(out + (key_start(R, k, own) + r) * lanes<T>, sum[k][r]);
+  }
+}
+
+// keys[k][c] += sum over the rows that see the key of weights[k][r] * rows[r][c].
+template <class T, int R, int K, bool own>
+__attribute__((noinline)) void fold_gather(const T* weights, const T* const* rows, T* data, const int64_t* offsets, int64_t width) {
+  const Keys<T, K> keys(data, offsets);
+  Vec<T> weight[K][R];
+  const T* a[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    store(out0 + r * w, sum0[r]);
-    if (K > 1 && r >= from) store(out1 + r * w, sum1[r]);
+    a[r] = rows[r];
+#pragma GCC unroll 4
+    for (int k = 0; k < K; ++k)
+      if (!own || r >= k) weight[k][r] = load(weights + (key_start(R, k, own) + r) * lanes<T>);
+  }
+  for (int64_t c = 0; c < width * row_stride<T>; c += row_stride<T>) {
+    Vec<T> sum[K];
+#pragma GCC unroll 4
+    for (int k = 0; k < K; ++k) sum[k] = load(keys.at[k] + c);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const Vec<T> x = in_register(load(a[r] + c));
+#pragma GCC unroll 4
+      for (int k = 0; k < K; ++k)
+        if (!own || r >= k) sum[k] += weight[k][r] * x;
+    }
+#pragma GCC unroll 4
+    for (int k = 0; k < K; ++k) store(keys.at[k] + c, sum[k]);
   }
 }
 
@@ -89,7 +133,7 @@ LOGSPARSE_INLINE void add_key(Vec<T> (&sums)[R][C], const T* weight, const T* ke
 template <class T, int R, int C, int... N>
 LOGSPARSE_INLINE void add_own_keys(Vec<T> (&sums)[R][C], const T* weights, const T* keys, const int64_t* offsets,
                                    std::integer_sequence<int, N...>) {
-  (add_key<N, T, R, C>(sums, weights + own_start(R, N) * lanes<T>, keys + offsets[N]), ...);
+  (add_key<N, T, R, C>(sums, weights + key_start(R, N, true) * lanes<T>, keys + offsets[N]), ...);
 }
 
 // sum[r][c] += sum over distances m and keys k of weights[m][k][r] * keys[m][k][c], for C channels. Of the keys, `full` are
@@ -108,37 +152,12 @@ __attribute__((noinline)) void fold_combine(T* sum, int64_t width, const T* weig
     for (int64_t k = 0; k < full; ++k, weights += R * w) add_key<0, T, R, C>(sums, weights, keys + offsets[k]);
     if (!own) continue;
     add_own_keys<T, R, C>(sums, weights, keys, offsets + full, std::make_integer_sequence<int, R>());
-    weights += (own_start(R, R) + R) * w;
+    weights += (key_start(R, R, true) + R) * w;
   }
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 3
     for (int c = 0; c < C; ++c) store(sum + (r * width + c) * w, sums[r][c]);
-  }
-}
-
-// key0[c] += sum over rows of weight0[r] * rows[r][c], and key1 likewise, with K and `own` as above.
-template <class T, int R, int K, bool own>
-__attribute__((noinline)) void fold_gather(T* key0, T* key1, const T* weight0, const T* weight1, const T* const* rows,
-                                           int64_t width) {
-  constexpr int w = lanes<T>, from = own ? 1 : 0;
-  Vec<T> x0[R], x1[R];
-  const T* a[R];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    a[r] = rows[r], x0[r] = load(weight0 + r * w);
-    if (K > 1 && r >= from) x1[r] = load(weight1 + r * w);
-  }
-  for (int64_t c = 0; c < width * row_stride<T>; c += row_stride<T>) {
-    Vec<T> sum0 = load(key0 + c), sum1 = K > 1 ? load(key1 + c) : sum0;
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const Vec<T> y = in_register(load(a[r] + c));
-      sum0 += x0[r] * y;
-      if (K > 1 && r >= from) sum1 += x1[r] * y;
-    }
-    store(key0 + c, sum0);
-    if (K > 1) store(key1 + c, sum1);
   }
 }
 
@@ -188,16 +207,11 @@ template <class T> struct Fold : HeadPass<T> {
   }
   int64_t vectors() const { return (h + w - 1) / w; }
   int64_t room() const { return count * fold_keys * fold_rows * w; }  // of the cells of a piece
-  int64_t cell(int64_t m, int64_t k) const {  // of the first row
-    const int64_t own = keys > full ? own_start(rows, rows) + rows : 0;
-    return (m * (full * rows + own) + (k < full ? k * rows : full * rows + own_start(rows, k - full))) * w;
-  }
   int64_t position(int64_t r) const { return h * (first + r) + residue; }
   int64_t lanes_of(int64_t r) const {  // lanes of the period and of the sequence
     const int64_t a = h - residue, b = span.length - position(r), least = a < b ? a : b;
     return least < w ? least : w;
   }
-  int64_t lowest_row(int64_t k) const { return k > full ? k - full : 0; }
 
   // Blocks of rows with a lane that is asked for, of the vector's residues.
   template <class Body> void each_block(Body body) {
@@ -229,35 +243,37 @@ template <class T> struct Fold : HeadPass<T> {
     }
   }
 
-  // Calls body(m, k, lowest row, constants R, K and `own`) for pairs of keys, and for one that may be left over.
-  template <class Body> void each_pair(Body body) const {
-    for (int64_t m = 0; m < count; ++m)
-      for (int64_t k = 0; k < keys; k += 2) {
-        const int64_t lowest = lowest_row(k);
-        with_constant<fold_rows>(rows - lowest, [&](auto R) {
-          if (k + 1 == keys)
-            body(m, k, lowest, R, std::integral_constant<int, 1>(), std::false_type());
-          else if (k >= full)
-            body(m, k, lowest, R, std::integral_constant<int, 2>(), std::true_type());
-          else
-            body(m, k, lowest, R, std::integral_constant<int, 2>(), std::false_type());
+  // Calls body(cells, offsets, lowest row, constants R, K and `own`) for groups of keys, in the order of their cells.
+  template <class Body> void each_group(T* at, const int64_t* offsets, Body body) const {
+    for (int64_t m = 0; m < count; ++m, offsets += fold_keys) {
+      for (int64_t k = 0, size; k < full; k += size, at += size * rows * w) {
+        const int64_t groups = (full - k + fold_full - 1) / fold_full;
+        size = (full - k + groups - 1) / groups;
+        with_constant<fold_rows>(rows, [&](auto R) {
+          with_constant<fold_full>(size, [&](auto K) { body(at, offsets + k, 0, R, K, std::false_type()); });
         });
       }
+      for (int64_t n = 0, size; n < keys - full; n += size) {
+        const int64_t left = rows - n;
+        size = left < fold_own ? left : fold_own;
+        with_constant<fold_rows>(left, [&](auto R) {
+          constexpr int K = R.value < fold_own ? R.value : fold_own;
+          body(at, offsets + full + n, n, R, std::integral_constant<int, K>(), std::true_type());
+        });
+        at += (key_start(left, size, true) + size) * w;
+      }
+    }
   }
 
   void dots(T* out, const T* const* row, const Packed<T>& other, const int64_t* offsets) const {
-    each_pair([&](int64_t m, int64_t k, int64_t lowest, auto R, auto K, auto own) {
-      const int64_t *const at = offsets + m * fold_keys + k, next = K.value - 1;
-      fold_dots<T, R.value, K.value, own.value>(out + cell(m, k) + lowest * w, out + cell(m, k + next) + lowest * w,
-                                                row + lowest, other.data + at[0], other.data + at[next], other.width);
+    each_group(out, offsets, [&](T* at, const int64_t* keys_at, int64_t lowest, auto R, auto K, auto own) {
+      fold_dots<T, R.value, K.value, own.value>(at, row + lowest, other.data, keys_at, other.width);
     });
   }
 
-  void gather(const Packed<T>& sum, const T* weights, const T* const* row, const int64_t* offsets) const {
-    each_pair([&](int64_t m, int64_t k, int64_t lowest, auto R, auto K, auto own) {
-      const int64_t *const at = offsets + m * fold_keys + k, next = K.value - 1;
-      fold_gather<T, R.value, K.value, own.value>(sum.data + at[0], sum.data + at[next], weights + cell(m, k) + lowest * w,
-                                                  weights + cell(m, k + next) + lowest * w, row + lowest, sum.width);
+  void gather(const Packed<T>& sum, T* weights, const T* const* row, const int64_t* offsets) const {
+    each_group(weights, offsets, [&](T* at, const int64_t* keys_at, int64_t lowest, auto R, auto K, auto own) {
+      fold_gather<T, R.value, K.value, own.value>(at, row + lowest, sum.data, keys_at, sum.width);
     });
   }
 
