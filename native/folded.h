@@ -290,14 +290,15 @@ template <class T> struct Fold : HeadPass<T> {
     }
   }
 
-  // Calls body(where it stands, m, k, r, whether lanes of the key are before the sequence) for each cell, as they stand.
-  template <class Body> LOGSPARSE_INLINE void each_cell(Body body) const {
-    const int64_t all_rows = rows, all_keys = keys, seen = full, distances = count;
-    int64_t at = 0;
-    for (int64_t m = 0; m < distances; ++m) {
+  // Calls body(where it stands, m, k, whether lanes of the key are before the sequence) for each cell of a row.
+  template <class Body> LOGSPARSE_INLINE void each_cell(int64_t r, Body body) const {
+    const int64_t own = keys > full ? r + 1 : 0, seen = full, step = rows * w;
+    const int64_t size = full * step + (keys > full ? (key_start(rows, rows, true) + rows) * w : 0);
+    for (int64_t m = 0; m < count; ++m) {
       const bool early = from == 0 && p.distances[m] > residue;
-      for (int64_t k = 0; k < all_keys; ++k)
-        for (int64_t r = k > seen ? k - seen : 0; r < all_rows; ++r, at += w) body(at, m, k, r, early && k == 0);
+      int64_t at = m * size + r * w;
+      for (int64_t k = 0; k < seen; ++k, at += step) body(at, m, k, early && k == 0);
+      for (int64_t n = 0; n < own; ++n, at += step - n * w) body(at, m, seen + n, early && seen + n == 0);
     }
   }
   LOGSPARSE_INLINE Mask<T> inside(int64_t m) const { return iota<T>(T(0)) >= all<T>(T(p.distances[m] - residue)); }
@@ -370,26 +371,26 @@ template <class S, class T> struct FoldedForward : Fold<T> {
 
   // Scores of a piece become weights relative to the running maximum; sums so far shrink accordingly.
   void softmax() {
-    Vec<T> top[fold_rows], weights[fold_rows];
-    for (int64_t r = 0; r < rows; ++r) top[r] = load(maximum + r * w);
-    this->each_cell([&](int64_t at, int64_t m, int64_t, int64_t r, bool partial) {
-      Vec<T> score = load(scores + at);
-      if (partial) store(scores + at, score = this->inside(m) ? score : all<T>(-INFINITY));
-      top[r] = larger<T>(top[r], score);
-    });
     for (int64_t r = 0; r < rows; ++r) {
-      const Vec<T> shrink = exp2<T>(load(maximum + r * w) - top[r]);
-      weights[r] = load(total + r * w) * shrink;
+      const Vec<T> before = load(maximum + r * w);
+      Vec<T> top = before;
+      this->each_cell(r, [&](int64_t at, int64_t m, int64_t, bool partial) {
+        Vec<T> score = load(scores + at);
+        if (partial) store(scores + at, score = this->inside(m) ? score : all<T>(-INFINITY));
+        top = larger<T>(top, score);
+      });
+      const Vec<T> shrink = exp2<T>(before - top);
+      Vec<T> weights = load(total + r * w) * shrink;
+      this->each_cell(r, [&](int64_t at, int64_t m, int64_t n, bool) {
+        const Vec<T> weight = exp2<T>(load(scores + at) - top);
+        weights += weight;
+        store(scores + at, dropout.on ? weight * this->stays(m, n, r) : weight);
+      });
+      store(maximum + r * w, top), store(total + r * w, weights);
       if (this->from == 0) continue;
       T* const row = sum + r * p.value_width * w;
       for (int64_t c = 0; c < p.value_width * w; c += w) store(row + c, load(row + c) * shrink);
     }
-    this->each_cell([&](int64_t at, int64_t m, int64_t n, int64_t r, bool) {
-      const Vec<T> weight = exp2<T>(load(scores + at) - top[r]);
-      weights[r] += weight;
-      store(scores + at, dropout.on ? weight * this->stays(m, n, r) : weight);
-    });
-    for (int64_t r = 0; r < rows; ++r) store(maximum + r * w, top[r]), store(total + r * w, weights[r]);
   }
 
   void finish(int64_t head) {
@@ -491,19 +492,18 @@ template <class S, class T> struct FoldedBackward : Fold<T> {
 
   // Products become the cells' weights and their scores' gradients.
   void weigh() {
-    Vec<T> top[fold_rows], mean[fold_rows];
     const Mask<T> in_period = iota<T>(T(0)) < all<T>(T(this->h - this->residue));
     for (int64_t r = 0; r < rows; ++r) {
-      top[r] = in_period ? load(lse + this->position(r)) : all<T>(never);
-      mean[r] = load(delta + this->position(r));
+      const Vec<T> top = in_period ? load(lse + this->position(r)) : all<T>(never);
+      const Vec<T> mean = load(delta + this->position(r));
+      this->each_cell(r, [&](int64_t at, int64_t m, int64_t n, bool partial) {
+        Vec<T> weight = exp2<T>(load(weights + at) - top);
+        if (partial) weight = this->inside(m) ? weight : Vec<T>{};
+        const Vec<T> stays = dropout.on ? this->stays(m, n, r) : all<T>(1);
+        store(slopes + at, weight * (load(slopes + at) * stays - mean));
+        store(weights + at, weight * stays);
+      });
     }
-    this->each_cell([&](int64_t at, int64_t m, int64_t n, int64_t r, bool partial) {
-      Vec<T> weight = exp2<T>(load(weights + at) - top[r]);
-      if (partial) weight = this->inside(m) ? weight : Vec<T>{};
-      const Vec<T> stays = dropout.on ? this->stays(m, n, r) : all<T>(1);
-      store(slopes + at, weight * (load(slopes + at) * stays - mean[r]));
-      store(weights + at, weight * stays);
-    });
   }
 
   // What was added behind the end of a block belongs to the next one.
