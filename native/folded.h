@@ -203,7 +203,8 @@ template <class T> struct Fold : HeadPass<T> {
 
   Fold(const Problem& problem, Pieces& own)
       : HeadPass<T>(problem), count(distances_before_repeat(p)), h(p.distances[count]) {
-    width_offsets = own.take<int64_t>(count * fold_keys), value_offsets = own.take<int64_t>(count * fold_keys);
+    value_offsets = width_offsets = own.take<int64_t>(count * fold_keys);
+    if (p.value_width != p.width) value_offsets = own.take<int64_t>(count * fold_keys);
   }
   int64_t vectors() const { return (h + w - 1) / w; }
   int64_t room() const { return count * fold_keys * fold_rows * w; }  // of the cells of a piece
@@ -217,6 +218,7 @@ template <class T> struct Fold : HeadPass<T> {
   template <class Body> void each_block(Body body) {
     const int64_t end = residue < span.length ? (span.length - residue + h - 1) / h : 0;
     first = span.first_row >= residue + w ? (span.first_row - residue - w) / h + 1 : 0;
+    if (first == 1) first = 0;  // a single row less would fit the registers worse
     for (; first < end; first += rows) {
       const int64_t blocks = (end - first + fold_rows - 1) / fold_rows;
       rows = (end - first + blocks - 1) / blocks;
@@ -229,6 +231,7 @@ template <class T> struct Fold : HeadPass<T> {
   // The keys of a block of rows; the rows' own are never divided.
   template <class Body> void each_piece(int64_t width_block, int64_t value_block, Body body) {
     const int64_t end = first + rows;
+    const bool two = value_block != width_block;
     for (from = 0; from < end; from += keys) {
       keys = end - from <= fold_keys ? end - from : first - from < fold_keys ? first - from : fold_keys;
       full = first - from < keys ? first - from : keys;
@@ -237,7 +240,7 @@ template <class T> struct Fold : HeadPass<T> {
           const int64_t key = h * (from + k) + residue - p.distances[m];
           const uint64_t shifted = key <= -w ? 0 : uint64_t(key + tile);  // wholly before the sequence: zeros
           width_offsets[m * fold_keys + k] = int64_t(shifted / tile) * width_block + int64_t(shifted % tile);
-          value_offsets[m * fold_keys + k] = int64_t(shifted / tile) * value_block + int64_t(shifted % tile);
+          if (two) value_offsets[m * fold_keys + k] = int64_t(shifted / tile) * value_block + int64_t(shifted % tile);
         }
       body();
     }
