@@ -57,25 +57,23 @@ template <class T, int K> struct Keys {
   }
 };
 
-// out[k][r] = sum over c of rows[r][c] * keys[k][c], for the rows that see the key.
+// out[k][r] = sum over c of rows[c][r] * keys[k][c], for the rows that see the key.
 template <class T, int R, int K, bool own>
-__attribute__((noinline)) void fold_dots(T* out, const T* const* rows, T* data, const int64_t* offsets, int64_t width) {
+__attribute__((noinline)) void fold_dots(T* out, const T* rows, T* data, const int64_t* offsets, int64_t width) {
   const Keys<T, K> keys(data, offsets);
   Vec<T> sum[K][R];
-  const T* a[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    a[r] = rows[r];
 #pragma GCC unroll 4
     for (int k = 0; k < K; ++k) sum[k][r] = Vec<T>{};
   }
-  for (int64_t c = 0; c < width * row_stride<T>; c += row_stride<T>) {
+  for (int64_t c = 0; c < width * row_stride<T>; c += row_stride<T>, rows += fold_rows * lanes<T>) {
     Vec<T> y[K];
 #pragma GCC unroll 4
     for (int k = 0; k < K; ++k) y[k] = in_register(load(keys.at[k] + c));
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const Vec<T> x = in_register(load(a[r] + c));
+      const Vec<T> x = in_register(load(rows + r * lanes<T>));
 #pragma GCC unroll 4
       for (int k = 0; k < K; ++k)
         if (!own || r >= k) sum[k][r] += x * y[k];
@@ -88,26 +86,24 @@ __attribute__((noinline)) void fold_dots(T* out, const T* const* rows, T* data, 
   }
 }
 
-// keys[k][c] += sum over the rows that see the key of weights[k][r] * rows[r][c].
+// keys[k][c] += sum over the rows that see the key of weights[k][r] * rows[c][r].
 template <class T, int R, int K, bool own>
-__attribute__((noinline)) void fold_gather(const T* weights, const T* const* rows, T* data, const int64_t* offsets, int64_t width) {
+__attribute__((noinline)) void fold_gather(const T* weights, const T* rows, T* data, const int64_t* offsets, int64_t width) {
   const Keys<T, K> keys(data, offsets);
   Vec<T> weight[K][R];
-  const T* a[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    a[r] = rows[r];
 #pragma GCC unroll 4
     for (int k = 0; k < K; ++k)
       if (!own || r >= k) weight[k][r] = load(weights + (key_start(R, k, own) + r) * lanes<T>);
   }
-  for (int64_t c = 0; c < width * row_stride<T>; c += row_stride<T>) {
+  for (int64_t c = 0; c < width * row_stride<T>; c += row_stride<T>, rows += fold_rows * lanes<T>) {
     Vec<T> sum[K];
 #pragma GCC unroll 4
     for (int k = 0; k < K; ++k) sum[k] = load(keys.at[k] + c);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const Vec<T> x = in_register(load(a[r] + c));
+      const Vec<T> x = in_register(load(rows + r * lanes<T>));
 #pragma GCC unroll 4
       for (int k = 0; k < K; ++k)
         if (!own || r >= k) sum[k] += weight[k][r] * x;
@@ -268,15 +264,23 @@ template <class T> struct Fold : HeadPass<T> {
     }
   }
 
-  void dots(T* out, const T* const* row, const Packed<T>& other, const int64_t* offsets) const {
+  // The block's rows side by side: [c][r]. They serve every distance, where they stand they may cross lines of the cache.
+  void copy_rows(T* to, const Packed<T>& packed) const {
+    for (int64_t r = 0; r < rows; ++r) {
+      const T* const row = packed.at(position(r));
+      for (int64_t c = 0; c < packed.width; ++c) store(to + (c * fold_rows + r) * w, load(row + c * row_stride<T>));
+    }
+  }
+
+  void dots(T* out, const T* row, const Packed<T>& other, const int64_t* offsets) const {
     each_group(out, offsets, [&](T* at, const int64_t* keys_at, int64_t lowest, auto R, auto K, auto own) {
-      fold_dots<T, R.value, K.value, own.value>(at, row + lowest, other.data, keys_at, other.width);
+      fold_dots<T, R.value, K.value, own.value>(at, row + lowest * w, other.data, keys_at, other.width);
     });
   }
 
-  void gather(const Packed<T>& sum, T* weights, const T* const* row, const int64_t* offsets) const {
+  void gather(const Packed<T>& sum, T* weights, const T* row, const int64_t* offsets) const {
     each_group(weights, offsets, [&](T* at, const int64_t* keys_at, int64_t lowest, auto R, auto K, auto own) {
-      fold_gather<T, R.value, K.value, own.value>(at, row + lowest, sum.data, keys_at, sum.width);
+      fold_gather<T, R.value, K.value, own.value>(at, row + lowest * w, sum.data, keys_at, sum.width);
     });
   }
 
@@ -319,7 +323,7 @@ template <class S, class T> struct FoldedForward : Fold<T> {
   static constexpr int phases = 1;
   static constexpr T lowest = T(-1e30);  // finite: a row's running maximum before its first cell
   Packed<T> q, k, v;
-  T *scores, *sum, *maximum, *total;
+  T *row, *scores, *sum, *maximum, *total;
   const T scale;
 
   FoldedForward(const Problem& problem, Pieces& shared, Pieces& own)
@@ -327,7 +331,7 @@ template <class S, class T> struct FoldedForward : Fold<T> {
     const int64_t blocks = (p.length + tile - 1) / tile;
     for (Packed<T>* packed : {&q, &k}) *packed = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
     v = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
-    scores = own.take<T>(this->room()), sum = own.take<T>(fold_rows * p.value_width * w);
+    row = own.take<T>(fold_rows * p.width * w), scores = own.take<T>(this->room()), sum = own.take<T>(fold_rows * p.value_width * w);
     maximum = own.take<T>(fold_rows * w), total = own.take<T>(fold_rows * w);
   }
 
@@ -359,8 +363,7 @@ template <class S, class T> struct FoldedForward : Fold<T> {
   void vector_of(int64_t head, int64_t i) {
     this->residue = i * w;
     this->each_block([&] {
-      const T* row[fold_rows];
-      for (int64_t r = 0; r < rows; ++r) row[r] = q.at(this->position(r));
+      this->copy_rows(row, q);
       std::memset(sum, 0, rows * p.value_width * w * sizeof(T));
       for (int64_t n = 0; n < rows * w; ++n) maximum[n] = lowest, total[n] = 0;
       this->each_piece(k.block_size(), v.block_size(), [&] {
@@ -391,8 +394,8 @@ template <class S, class T> struct FoldedForward : Fold<T> {
       });
       store(maximum + r * w, top), store(total + r * w, weights);
       if (this->from == 0) continue;
-      T* const row = sum + r * p.value_width * w;
-      for (int64_t c = 0; c < p.value_width * w; c += w) store(row + c, load(row + c) * shrink);
+      T* const sums = sum + r * p.value_width * w;
+      for (int64_t c = 0; c < p.value_width * w; c += w) store(sums + c, load(sums + c) * shrink);
     }
   }
 
@@ -419,7 +422,7 @@ template <class S, class T> struct FoldedBackward : Fold<T> {
   static constexpr int phases = 0;
   static constexpr T never = T(1e30);  // log-sum-exp of a row that is not ours: its weights become exactly 0
   Packed<T> q, k, v, grad, sum_k, sum_v;
-  T *lse, *delta, *weights, *slopes, *sum_q;
+  T *lse, *delta, *row, *grad_row, *weights, *slopes, *sum_q;
   const T scale;
 
   FoldedBackward(const Problem& problem, Pieces& shared, Pieces& own)
@@ -429,6 +432,7 @@ template <class S, class T> struct FoldedBackward : Fold<T> {
     for (Packed<T>* packed : {&v, &grad, &sum_v})
       *packed = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
     lse = own.take<T>((blocks + 1) * tile), delta = own.take<T>((blocks + 1) * tile);
+    row = own.take<T>(fold_rows * p.width * w), grad_row = own.take<T>(fold_rows * p.value_width * w);
     weights = own.take<T>(this->room()), slopes = own.take<T>(this->room());
     sum_q = own.take<T>(fold_rows * p.width * w);
   }
@@ -470,8 +474,7 @@ template <class S, class T> struct FoldedBackward : Fold<T> {
     for (int64_t i = 0; i < this->vectors(); ++i) {
       this->residue = i * w;
       this->each_block([&] {
-        const T *row[fold_rows], *grad_row[fold_rows];
-        for (int64_t r = 0; r < rows; ++r) row[r] = q.at(this->position(r)), grad_row[r] = grad.at(this->position(r));
+        this->copy_rows(row, q), this->copy_rows(grad_row, grad);
         std::memset(sum_q, 0, rows * p.width * w * sizeof(T));
         this->each_piece(width_block, value_block, [&] {
           this->dots(weights, row, k, this->width_offsets);
