@@ -23,16 +23,24 @@ template <class T> struct Dropout {
     key = mix(key + uint32_t(head) * golden);
   }
 
-  // The factor (0 or 1 / (1 - rate)) of the cells (position ... , distance) for one vector of positions, which either share
-  // a distance or, one after the other, a key: then distances grow by `growth` = 1.
-  LOGSPARSE_INLINE Vec<T> factors(int64_t position, int64_t distance, uint32_t growth = 0) const {
-    constexpr uint32_t low = 0xFFFFFFFFu;
+  // The part of the hash that a vector of positions has for all its distances.
+  LOGSPARSE_INLINE Bits<T> row(int64_t position) const {
     Bits<T> lane;
     for (int i = 0; i < lanes<T>; ++i) lane[i] = uint32_t(i);
-    const Bits<T> row = mix<Bits<T>>(((lane + uint32_t(begin + position)) & low) ^ key);
+    return mix<Bits<T>>(((lane + uint32_t(begin + position)) & 0xFFFFFFFFu) ^ key);
+  }
+
+  // The factor (0 or 1 / (1 - rate)) of the cells (position ... , distance) for one vector of positions, which either share
+  // a distance or, one after the other, a key: then distances grow by `growth` = 1.
+  LOGSPARSE_INLINE Vec<T> cell(Bits<T> row, int64_t distance, uint32_t growth = 0) const {
+    Bits<T> lane;
+    for (int i = 0; i < lanes<T>; ++i) lane[i] = uint32_t(i);
     const Bits<T> step = lane * (growth * golden) + uint32_t(distance) * golden;
-    const Bits<T> cell = mix<Bits<T>>((row + step) & low) >> 8;
-    return (Mask<T>)(cell) >= (Mask<T>)(Bits<T>{} + threshold) ? all<T>(factor) : Vec<T>{};
+    const Bits<T> hash = mix<Bits<T>>((row + step) & 0xFFFFFFFFu) >> 8;
+    return (Mask<T>)(hash) >= (Mask<T>)(Bits<T>{} + threshold) ? all<T>(factor) : Vec<T>{};
+  }
+  LOGSPARSE_INLINE Vec<T> factors(int64_t position, int64_t distance, uint32_t growth = 0) const {
+    return cell(row(position), distance, growth);
   }
 };
 

@@ -8,6 +8,7 @@
 #include "draws.h"
 #include "feedforward.h"
 #include "quantile.h"
+#include "folded.h"
 #include "step.h"
 
 namespace logsparse {
@@ -34,13 +35,21 @@ static Problem sparse_part(Problem p) {
   return p;
 }
 
+static bool folds(const Problem& p) { return p.type == Type::float64 ? can_fold<double>(p) : can_fold<float>(p); }
+
 void forward(const Problem& p) {
   if (p.dense_rows > 0) dispatch<DenseForward>(dense_part(p));
-  if (p.dense_rows < p.length) dispatch<SparseForward>(sparse_part(p));
+  if (p.dense_rows == p.length) return;
+  const Problem sparse = sparse_part(p);
+  folds(p) ? dispatch<FoldedForward>(sparse) : dispatch<SparseForward>(sparse);
 }
 
 void backward(const Problem& p) {
-  if (p.dense_rows < p.length) dispatch<Backward>(sparse_part(p));
+  if (p.dense_rows < p.length) {
+    const bool own_heads = p.batch * p.heads >= p.threads;
+    const Problem sparse = sparse_part(p);
+    folds(p) && own_heads ? dispatch<FoldedBackward>(sparse) : dispatch<Backward>(sparse);
+  }
   if (p.dense_rows == 0) return;
   Problem dense = dense_part(p);
   dense.accumulate = p.dense_rows < p.length;

@@ -39,6 +39,13 @@ template <class T> constexpr int lanes = LOGSPARSE_BYTES / sizeof(T);
 
 template <class T> LOGSPARSE_INLINE Vec<T> load(const T* p) { return *reinterpret_cast<const typename Lanes<T>::Loose*>(p); }
 template <class T> LOGSPARSE_INLINE void store(T* p, Vec<T> x) { *reinterpret_cast<typename Lanes<T>::Loose*>(p) = x; }
+// A vector that several products share: otherwise GCC makes its load part of each of them, and loads it as often.
+template <class V> LOGSPARSE_INLINE V in_register(V x) {
+#if defined(__x86_64__)
+  asm("" : "+v"(x));
+#endif
+  return x;
+}
 // Minus zero, not plus: that would turn -0 into 0, so that the compiler could not leave it out.
 template <class T> LOGSPARSE_INLINE Vec<T> all(T x) { return x - Vec<T>{}; }
 template <class T> LOGSPARSE_INLINE Vec<T> larger(Vec<T> a, Vec<T> b) { return a > b ? a : b; }

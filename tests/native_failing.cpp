@@ -36,12 +36,13 @@ struct Call {
   int threads;
 
   std::vector<float> in, out, lse, sums;
-  std::vector<int64_t> cells;
+  std::vector<int64_t> cells, repeating;
 
   Call(const char* name, int count) : what(name), threads(count), in(batch * heads * length * width + 64), lse(batch * heads * length) {
     for (size_t i = 0; i < in.size(); ++i) in[i] = float(i % 17) * 0.1f - 0.7f;
     out.resize(3 * in.size());
     for (int64_t i = 0; i < length; i += 2) cells.push_back(i);
+    for (int64_t s = 0; s < length; s += 100) repeating.insert(repeating.end(), {s, s + 1, s + 3});
   }
 
   View view(float* data) const { return {data, heads * length * width, length * width, width, 1}; }
@@ -82,8 +83,12 @@ struct Call {
     p.width = p.value_width = width, p.distances = distances.data(), p.distance_count = int64_t(distances.size());
     p.threads = threads, p.lse = lse.data();
     p.q = p.k = p.v = p.grad_out = view(in.data());
-    p.grad_q = p.out = view(out.data()), p.grad_k = view(out.data() + in.size()), p.grad_v = view(out.data() + 2 * in.size());
-    what.find("backward") == std::string::npos ? baseline::forward(p) : baseline::backward(p);
+    if (what.find("folded") != std::string::npos)
+      p.distances = repeating.data(), p.distance_count = int64_t(repeating.size());
+    const bool backward = what.find("backward") != std::string::npos;
+    p.out = view(backward ? in.data() : out.data());
+    p.grad_q = view(out.data()), p.grad_k = view(out.data() + in.size()), p.grad_v = view(out.data() + 2 * in.size());
+    backward ? baseline::backward(p) : baseline::forward(p);
   }
 };
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from logsparse.attention.attend import attend
 from logsparse.attention.native import _native, available, native
-from logsparse.attention.pattern import local, logsparse, restart
+from logsparse.attention.pattern import Pattern, from_distances, local, logsparse, restart
 from logsparse.errors import LogsparseError
 from test_attend import PATTERNS, assert_equal_to_oracle, random_inputs, results
 
@@ -44,6 +46,95 @@ def test_every_level_of_the_processor_gives_the_oracle_s_results() -> None:
         _native.use(best)
     with pytest.raises(ValueError, match="no such instruction set here: abacus"):
         _native.use("abacus")
+
+
+def at_level_and_threads(level: str, count: int, qkv: tuple[Tensor, Tensor, Tensor], *settings: Any) -> list[Tensor]:
+    best, before = _native.level(), torch.get_num_threads()
+    try:
+        _native.use(level)
+        torch.set_num_threads(count)
+        return results("native", qkv, *settings)
+    finally:
+        _native.use(best)
+        torch.set_num_threads(before)
+
+
+@given(data=st.data())
+@settings(max_examples=120, deadline=None)
+def test_patterns_that_repeat_equal_the_oracle_in_values_and_gradients(data: st.DataObject) -> None:
+    """The kernel folds them: any period, length, padding, dense rows and number of threads, at every level."""
+    period = data.draw(st.sampled_from([5, 12, 16, 17, 24, 32, 72, 96]), "period")
+    length = data.draw(st.integers(1, min(13 * period, 900)), "length")
+    dense_rows = data.draw(st.sampled_from([0, 0, 1, length // 9, length // 2, length]), "dense rows")
+    pattern = restart(period, data.draw(st.none() | st.integers(1, 9), "width"), dense_rows=dense_rows)
+    batch, heads = data.draw(st.sampled_from([(1, 1), (1, 2), (3, 1)]), "batch, heads")
+    width, values = data.draw(st.sampled_from([(1, 1), (3, 4), (8, 7), (25, 25), (26, 35)]), "channels")
+    dtype, tolerance = data.draw(st.sampled_from([(torch.float64, 1e-10), (torch.float32, 2e-5)]), "type")
+    dropout = data.draw(st.sampled_from([0.0, 0.3]), "dropout")
+    starts_B, padded = None, [0] * batch
+    if data.draw(st.booleans(), "padding"):
+        padded = data.draw(st.lists(st.integers(0, length), min_size=batch, max_size=batch), "starts")
+        starts_B = torch.tensor(padded)
+    qkv = random_inputs((batch, heads, length, width), values=values, dtype=dtype, seed=data.draw(st.integers(0, 9)))
+    oracle = results("dense", qkv, pattern, dropout, starts_B)
+    for x in qkv:
+        for b, start in enumerate(padded):
+            x.data[b, :, :start] = torch.nan  # must not be read
+    for level in _native.levels():
+        for count in (1, 2):
+            found = at_level_and_threads(level, count, qkv, pattern, dropout, starts_B)
+            if all(start == length for start in padded):
+                assert all((x == 0).all() for x in found)
+            else:
+                assert_equal_to_oracle(found, oracle, tolerance)
+
+
+REPEATING = [0, 1, 3, 40, 41, 43, 80, 81, 83, 120, 121, 123]
+
+
+@pytest.mark.parametrize(
+    "distances",
+    [
+        REPEATING,
+        REPEATING[:-1],
+        REPEATING[:5] + REPEATING[6:],
+        [*REPEATING, 124],
+        list(range(0, 150, 20)),
+        [0, 70, 140],
+    ],
+    ids=["repeats", "ends early", "has a gap", "has one more", "one a period", "two periods"],
+)
+def test_patterns_that_nearly_repeat_equal_the_oracle(distances: list[int]) -> None:
+    pattern: Pattern = from_distances(distances)
+    for length in (150, 160, 161):
+        qkv = random_inputs((1, 2, length, 6), values=5)
+        oracle = results("dense", qkv, pattern, 0.2)
+        for level in _native.levels():
+            assert_equal_to_oracle(at_level_and_threads(level, 1, qkv, pattern, 0.2), oracle, 1e-10)
+
+
+@pytest.mark.parametrize("length", [1000, 2100])
+def test_patterns_of_many_periods_equal_the_oracle(length: int) -> None:
+    qkv = random_inputs((1, 1, length, 4), values=5)
+    oracle = results("dense", qkv, restart(24, dense_rows=50), 0.1)
+    for level in _native.levels():
+        assert_equal_to_oracle(at_level_and_threads(level, 1, qkv, restart(24, dense_rows=50), 0.1), oracle, 1e-10)
+
+
+def test_nan_and_large_scores_of_patterns_that_repeat_behave_as_in_softmax() -> None:
+    pattern = restart(24)
+    qkv = [x.detach() for x in random_inputs((1, 1, 200, 4), dtype=torch.float32)]
+    q, k, v = qkv
+    huge = attend(q * 1e4, k * 1e4, v, pattern, backend="native")
+    assert torch.allclose(huge, attend(q * 1e4, k * 1e4, v, pattern, backend="dense"), atol=1e-5)
+    q[0, 0, 150] = torch.nan
+    leaves = q.requires_grad_(), k.requires_grad_(), v.requires_grad_()
+    out, grad_q, grad_k, grad_v = (
+        x.isnan().any(-1)[0, 0].nonzero().flatten() for x in results("native", leaves, pattern)
+    )
+    seen = sorted(150 - s for s in pattern.distances(200) if s <= 150)
+    assert out.tolist() == grad_q.tolist() == [150]
+    assert grad_k.tolist() == grad_v.tolist() == seen
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])

@@ -27,6 +27,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "what",
     [
         *("forward", "backward", "forward one head", "backward one head", "forward dense", "backward dense", "step"),
+        *("forward folded", "backward folded", "forward folded one head", "backward folded one head"),
         *("convolve", "convolve backward", "feed forward", "feed forward backward"),
     ],
 )
