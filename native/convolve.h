@@ -77,16 +77,17 @@ template <class T> struct Convolve {
     const T* const x = static_cast<const T*>(p.x.data) + span.batch * p.x.batch;
     const int64_t count = span.columns + before, origin = span.from - before;
     const int64_t first = std::min(std::max<int64_t>(span.start - origin, 0), count);
+    if (p.x.channel == 1) turn(x + (origin + first) * p.x.row, p.x.row, span.rows + first, room, count - first, p.width);
     for (int64_t c = 0; c < p.width; ++c) {
       T* const row = span.rows + c * room;
       for (int64_t i = 0; i < first; ++i) row[i] = 0;
-      for (int64_t i = first; i < count; ++i) row[i] = x[(origin + i) * p.x.row + c * p.x.channel];
+      if (p.x.channel != 1)
+        for (int64_t i = first; i < count; ++i) row[i] = x[(origin + i) * p.x.row + c * p.x.channel];
       for (int64_t i = count; i < room; ++i) row[i] = 0;
     }
     if (p.gain != nullptr) norm(span, first, count);
     if (span.steps == nullptr) return;
-    for (int64_t i = 0; i < count; ++i)
-      for (int64_t c = 0; c < p.width; ++c) span.steps[i * p.width + c] = span.rows[c * room + i];
+    turn(span.rows, room, span.steps, p.width, p.width, count);
     std::memset(span.sum, 0, p.width * per_span * sizeof(T));
   }
 
@@ -181,9 +182,9 @@ template <class T> struct Convolve {
       const Span& span = spans[n];
       if (p.gain != nullptr) norm_backward(span, sums, sums + round_up(p.width, sums_align));
       T* const grad_x = static_cast<T*>(p.grad_x) + (span.batch * p.length + span.from) * p.width;
-      for (int64_t l = 0; l < span.columns; ++l)
-        for (int64_t c = 0; c < p.width; ++c)
-          grad_x[l * p.width + c] = span.from + l < span.start ? T(0) : span.sum[c * per_span + l];
+      turn(span.sum, per_span, grad_x, p.width, p.width, span.columns);
+      const int64_t padded = std::min(std::max<int64_t>(span.start - span.from, 0), span.columns);
+      std::memset(grad_x, 0, padded * p.width * sizeof(T));
     }
   }
 

@@ -166,23 +166,10 @@ template <class S, class T> struct DenseBackward : HeadPass<T> {
   }
 
   void gather_keys(int64_t b, int64_t) {
-    turn(slopes);
+    turn(slopes, tile, turned, tile, tile, tile);
     block_combine(sum_k.block(0), turned, q.block(b), p.width, false);
-    turn(weights);
+    turn(weights, tile, turned, tile, tile, tile);
     block_combine(sum_v.block(0), turned, grad.block(b), p.value_width, false);
-  }
-
-  void turn(const T* from) {
-    constexpr int w = lanes<T>;
-    for (int64_t j = 0; j < tile; j += w)
-      for (int64_t i = 0; i < tile; i += w) {
-        Vec<T> x[w];
-#pragma GCC unroll 16
-        for (int r = 0; r < w; ++r) x[r] = load(from + (j + r) * tile + i);
-        transpose<T>(x);
-#pragma GCC unroll 16
-        for (int r = 0; r < w; ++r) store(turned + (i + r) * tile + j, x[r]);
-      }
   }
 
   void clear_keys() {

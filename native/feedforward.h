@@ -195,21 +195,7 @@ template <class T> struct FeedForward {
   }
 
   // Positions one after the other, so that each is a row of vectors.
-  void turn(const T* block) {
-    const int64_t room = p.width_room();
-    int64_t c = 0;
-    for (; c + w <= p.width; c += w)
-      for (int i = 0; i < tile; i += w) {
-        Vec<T> square[w];
-#pragma GCC unroll 16
-        for (int r = 0; r < w; ++r) square[r] = load(block + (c + r) * stride + i);
-        transpose<T>(square);
-#pragma GCC unroll 16
-        for (int r = 0; r < w; ++r) store(turned + (i + r) * room + c, square[r]);
-      }
-    for (int i = 0; i < tile; ++i)
-      for (int64_t rest = c; rest < p.width; ++rest) turned[i * room + rest] = block[rest * stride + i];
-  }
+  void turn(const T* block) { LOGSPARSE_ISA::turn(block, stride, turned, p.width_room(), p.width, tile); }
 
   // sums[r][c] += sum over positions of rows[r] times what was turned.
   void outer(T* sums, const T* rows, int64_t count) {

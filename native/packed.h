@@ -88,6 +88,26 @@ template <class T> LOGSPARSE_INLINE void transpose(Vec<T> (&x)[lanes<T>]) {
   }
 }
 
+// to[c][r] = from[r][c], for rows r and columns c.
+template <class T> void turn(const T* from, int64_t from_row, T* to, int64_t to_row, int64_t rows, int64_t columns) {
+  constexpr int w = lanes<T>;
+  const int64_t whole_rows = rows / w * w, whole_columns = columns / w * w;
+  for (int64_t r = 0; r < whole_rows; r += w) {
+    for (int64_t c = 0; c < whole_columns; c += w) {
+      Vec<T> x[w];
+#pragma GCC unroll 16
+      for (int k = 0; k < w; ++k) x[k] = load(from + (r + k) * from_row + c);
+      transpose<T>(x);
+#pragma GCC unroll 16
+      for (int k = 0; k < w; ++k) store(to + (c + k) * to_row + r, x[k]);
+    }
+    for (int64_t c = whole_columns; c < columns; ++c)
+      for (int k = 0; k < w; ++k) to[c * to_row + r + k] = from[(r + k) * from_row + c];
+  }
+  for (int64_t r = whole_rows; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) to[c * to_row + r] = from[r * from_row + c];
+}
+
 // Full squares of a row-major tile; returns how many channels that took care of.
 template <class S, class T> int64_t pack_squares(T* block, int64_t width, const S* in, int64_t stride, T factor) {
   constexpr int w = lanes<T>;
