@@ -83,9 +83,11 @@ template <class S, class T, template <class> class Cells> struct Forward : HeadP
     finish(head, b * tile);
   }
 
-  // Scores of a chunk become weights relative to the running maximum.
-  void softmax(const Cells<T>& cells) {
+  // Scores of a chunk become weights relative to the running maximum. `cells` is a copy, since what is stored could
+  // change the original, for all that the compiler knows.
+  void softmax(const Cells<T> cells) {
     constexpr int w = lanes<T>;
+    T* const scores = this->scores;
     for (int i = 0; i < tile; i += w) {
       const int64_t count = cells.count_at(i);
       const Vec<T> before = load(maximum + i);

@@ -139,18 +139,6 @@ template <class T> int64_t unpack_squares(const T* block, int64_t width, T* out,
 }
 template <class T> int64_t unpack_squares(const T*, int64_t, bfloat16*, int64_t, T) { return 0; }
 
-// The tile from `start` on of a source whose positions stand side by side; zeros outside [from, to).
-template <class S, class T>
-LOGSPARSE_INLINE void copy_inside(T* row, const S* in, int64_t start, int64_t from, int64_t to, T factor) {
-  const int64_t lo = from > start ? from - start : 0, hi = to - start < tile ? to - start : tile;
-  if (lo == 0 && hi == tile) {
-    for (int i = 0; i < tile; i += lanes<T>) store(row + i, load_wide<T>(in + start + i) * factor);
-    return;
-  }
-  for (int64_t i = 0; i < tile; ++i) row[i] = 0;
-  for (int64_t i = lo; i < hi; ++i) row[i] = T(widen(in[start + i]) * factor);
-}
-
 // Positions of the source around [from, to) fill the blocks [b, end); positions outside [from, to) become zero. Channel
 // by channel through several blocks: the source is then read as few long streams, which the hardware can foresee.
 template <class S, class T>
@@ -166,8 +154,8 @@ void pack(const Packed<T>& packed, int64_t b, int64_t end, const Head<S>& source
     for (int64_t block = b; block < end; ++block) {
       T* const row = packed.block(block) + c * row_stride<T>;
       const int64_t start = block * tile;
-      if (source.row == 1) {
-        copy_inside(row, in, start, from, to, factor);
+      if (source.row == 1 && inside(block)) {
+        for (int i = 0; i < tile; i += lanes<T>) store(row + i, load_wide<T>(in + start + i) * factor);
       } else if (c >= done || !inside(block)) {
         for (int64_t l = start; l < start + tile; ++l)
           row[l - start] = l >= from && l < to ? T(widen(in[l * source.row]) * factor) : T(0);
@@ -193,15 +181,11 @@ void unpack(const T* block, int64_t width, const Head<S>& target, int64_t start,
   S* const first = target.data + start * target.row;
   int64_t c = 0;
   if (add) {
-    for (; c < width; ++c) {
-      const T* const row = block + c * row_stride<T>;
-      S* const to = first + c * target.channel;
-      int64_t i = lo;
-      if constexpr (sizeof(S) == sizeof(T))
-        if (target.row == 1)
-          for (; i + lanes<T> <= hi; i += lanes<T>) store(to + i, load(to + i) + load(row + i) * factor);
-      for (; i < hi; ++i) narrow(T(widen(to[i * target.row])) + row[i] * factor, to + i * target.row);
-    }
+    for (; c < width; ++c)
+      for (int64_t i = lo; i < hi; ++i) {
+        S* const to = first + c * target.channel + i * target.row;
+        narrow(T(widen(*to)) + block[c * row_stride<T> + i] * factor, to);
+      }
     return;
   }
   if (target.channel == 1 && target.row != 1 && hi - lo == tile)
@@ -209,11 +193,11 @@ void unpack(const T* block, int64_t width, const Head<S>& target, int64_t start,
   for (; c < width; ++c) {
     const T* row = block + c * row_stride<T>;
     S* out = first + c * target.channel;
-    int64_t i = lo;
-    if constexpr (sizeof(S) == sizeof(T))
-      if (target.row == 1)
-        for (; i + lanes<T> <= hi; i += lanes<T>) store(out + i, load(row + i) * factor);
-    for (; i < hi; ++i) narrow(row[i] * factor, out + i * target.row);
+    if (target.row == 1) {
+      for (int64_t i = lo; i < hi; ++i) narrow(row[i] * factor, out + i);
+    } else {
+      for (int64_t i = lo; i < hi; ++i) narrow(row[i] * factor, out + i * target.row);
+    }
   }
 }
 
