@@ -62,6 +62,7 @@ template <class S, class T> struct DenseBackward : HeadPass<T> {
   using HeadPass<T>::dropout;
   static constexpr int phases = 2;
   static constexpr T never = T(1e30);  // log-sum-exp of a row that is not there: its weights become exactly 0
+  static constexpr bool rounded = sizeof(S) < sizeof(T);  // the result lost digits: means are computed anew from the cells
   Packed<T> q, k, v, grad, grad_q, sum_q, sum_k, sum_v;
   T *lse, *delta, *weights, *slopes, *turned;
   const T scale;
@@ -98,6 +99,7 @@ template <class S, class T> struct DenseBackward : HeadPass<T> {
     const T* const kept = this->lse_of(head);
     const int64_t last = end * tile < span.length ? end * tile : span.length;
     for (int64_t l = b * tile; l < last; ++l) lse[l] = kept[l], delta[l] = 0;
+    if (rounded) return;
     // The mean of a row's score gradients, weighted: its result times the gradient of its result.
     for (int64_t c = 0; c < p.value_width; ++c)
       for (int64_t l = b * tile; l < last; ++l)
@@ -108,6 +110,7 @@ template <class S, class T> struct DenseBackward : HeadPass<T> {
     for (int64_t b = 0; b < span.blocks; b += stretch)
       prepare(head, b, b + stretch < span.blocks ? b + stretch : span.blocks);
     std::memset(grad_q.block(0), 0, span.blocks * grad_q.block_size() * sizeof(T));
+    for (int64_t b = 0; rounded && b < span.blocks; ++b) mean_slopes(b);
     for (int64_t kb = 0; kb < span.blocks; ++kb) {
       clear_keys();
       for (int64_t b = kb; b < span.blocks; ++b) {
@@ -122,6 +125,7 @@ template <class S, class T> struct DenseBackward : HeadPass<T> {
 
   void phase(int n, int64_t head, int64_t block) {
     if (n == 0) {
+      if (rounded) mean_slopes(block);
       std::memset(sum_q.block(0), 0, sum_q.block_size() * sizeof(T));
       for (int64_t kb = 0; kb <= block; ++kb) {
         weigh(block, kb);
@@ -157,6 +161,17 @@ template <class S, class T> struct DenseBackward : HeadPass<T> {
       for (int64_t m = cells.count_at(i); m < tile; ++m)
         store(slopes + m * tile + i, Vec<T>{}), store(weights + m * tile + i, Vec<T>{});
     }
+  }
+
+  // delta of a block's rows from its cells: with a mean of 0, slopes are what it is the sum of.
+  void mean_slopes(int64_t b) {
+    Vec<T> sums[tile / lanes<T>] = {};
+    for (int64_t kb = 0; kb <= b; ++kb) {
+      weigh(b, kb);
+      for (int64_t m = 0; m < tile; ++m)
+        for (int i = 0; i < tile; i += lanes<T>) sums[i / lanes<T>] += load(slopes + m * tile + i);
+    }
+    for (int i = 0; i < tile; i += lanes<T>) store(delta + b * tile + i, sums[i / lanes<T>]);
   }
 
   static Dense<T> at(int64_t b, int64_t kb) {

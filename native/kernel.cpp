@@ -48,7 +48,8 @@ void backward(const Problem& p) {
   if (p.dense_rows < p.length) {
     const bool own_heads = p.batch * p.heads >= p.threads;
     const Problem sparse = sparse_part(p);
-    folds(p) && own_heads ? dispatch<FoldedBackward>(sparse) : dispatch<Backward>(sparse);
+    // Folded gradients read the result, which has lost digits in bfloat16.
+    folds(p) && own_heads && p.type != Type::bfloat16 ? dispatch<FoldedBackward>(sparse) : dispatch<Backward>(sparse);
   }
   if (p.dense_rows == 0) return;
   Problem dense = dense_part(p);

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from logsparse.attention.attend import attend
 from logsparse.attention.native import _native, available, native
-from logsparse.attention.pattern import Pattern, from_distances, local, logsparse, restart
+from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
 from logsparse.errors import LogsparseError
 from test_attend import PATTERNS, assert_equal_to_oracle, random_inputs, results
 
@@ -306,3 +306,23 @@ print([name for name in ("torch._dynamo", "sympy", "triton") if name in sys.modu
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("pattern", [full(), restart(24), restart(24, dense_rows=40)], ids=str)
+def test_gradients_of_bfloat16_are_as_good_as_plain_torch_s_where_weights_are_sharp(pattern: Pattern) -> None:
+    generator = torch.Generator().manual_seed(0)
+    q, k, v, weight = (torch.randn(2, 4, 97, 16, generator=generator).bfloat16() for _ in range(4))
+
+    def gradients(backend: str, dtype: torch.dtype) -> list[Tensor]:
+        given = [x.to(dtype).requires_grad_() for x in (20 * q, k, v)]
+        found = torch.autograd.grad(
+            attend(given[0], given[1], given[2], pattern, backend=backend), given, weight.to(dtype)
+        )
+        return [x.double() for x in found]
+
+    true = gradients("dense", torch.float64)
+    for threads in (1, 16):  # threads of their own heads, and threads that share one
+        torch.set_num_threads(threads)
+        pair = gradients("native", torch.bfloat16), gradients("shifted", torch.bfloat16)
+        for wanted, ours, plain in zip(true, *pair, strict=True):
+            assert (ours - wanted).norm() <= 1.2 * (plain - wanted).norm()

@@ -273,11 +273,11 @@ class LogSparse(Forecaster):
 
     @method.setter
     def method(self, method: Method) -> None:
-        known, changed = self.method, replace(self.config_, method=method)
+        changed = replace(self.config_, method=method)
         if changed.mostly_blind != self.config_.mostly_blind:
             raise ConfigError(
                 "A network forecasts as it was trained to: by two-way or direct, or by ancestral or mean-path.",
-                got=f"{method} of a network trained for {known}",
+                got=f"{method} of a network trained for {'two-way' if self.config_.mostly_blind else 'ancestral'}",
                 hint=f"fit it with method={method!r} in its config.",
             )
         self.config_ = changed
