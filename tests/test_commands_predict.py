@@ -95,7 +95,7 @@ def test_covariates_of_the_future_come_from_a_file(place: Path, tmp_path: Path) 
         (["model", "--quantiles", ","], "Quantiles must be a list of levels between 0 and 1"),
         (["model", "--samples", 0], "samples must be at least 1. Got 0."),
         (["naive", "--method", "direct"], "--method is for networks. Got SeasonalNaive. Hint: leave it out."),
-        (["model", "--method", "ancestral"], "Got ancestral of a network trained for two-way."),
+        (["model", "--method", "ancestral"], "Got ancestral of a network trained for two-way and direct."),
         (["naive", "--samples", 9], "--samples is for models that draw. Got SeasonalNaive. Hint: leave it out."),
         (["model", "--future", "future.csv"], "Future values are for covariates named at fit."),
         (["model", "no.csv"], "no.csv: no such file"),

@@ -274,10 +274,11 @@ class LogSparse(Forecaster):
     @method.setter
     def method(self, method: Method) -> None:
         changed = replace(self.config_, method=method)
+        trained = "two-way and direct" if self.config_.mostly_blind else "ancestral and mean-path"
         if changed.mostly_blind != self.config_.mostly_blind:
             raise ConfigError(
                 "A network forecasts as it was trained to: by two-way or direct, or by ancestral or mean-path.",
-                got=f"{method} of a network trained for {'two-way' if self.config_.mostly_blind else 'ancestral'}",
+                got=f"{method} of a network trained for {trained}",
                 hint=f"fit it with method={method!r} in its config.",
             )
         self.config_ = changed
