@@ -21,14 +21,14 @@ import torch
 from logsparse import presets
 from logsparse.attention.pattern import full
 from logsparse.config import Config, ModelConfig, TrainConfig
-from logsparse.data.clock import clock_time
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
-from logsparse.data.synthetic import study
+from logsparse.data.times import clock_time
 from logsparse.data.windows import Windows
-from logsparse.metrics import score
+from logsparse.evaluation.metrics import score
 from logsparse.model.decode import decode_plainly
 from logsparse.model.transformer import Transformer
+from logsparse.paper.synthetic import study
 from logsparse.train.batches import TrainingSet, windows_of
 from logsparse.train.loop import Story, Training
 from machine import write_result

@@ -31,8 +31,8 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from logsparse.attention.attend import attend
 from logsparse.attention.pattern import Pattern, local, logsparse, restart
+from logsparse.paper.ledger import machine
 from logsparse.pictures import save_figure
-from logsparse.tasks.ledger import machine
 from machine import RESULTS, fair_clock, measured_copy, peak_of
 
 LENGTHS = (192, 768, 1536, 4096, 8192, 16384, 32768, 65536)

@@ -21,9 +21,9 @@ from typing import Any
 import polars as pl
 
 import logsparse as ls
-from logsparse.baselines import NAMES, named
 from logsparse.data.files import write
-from logsparse.tasks.ledger import machine
+from logsparse.paper.ledger import machine
+from logsparse.registry import NAMES, named
 from machine import RESULTS
 
 TASK: dict[str, Any] = {"data": "solar_hourly.parquet", "until": "2006-08-31T23:00", "horizon": 24, "windows": 7}

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from logsparse.attention.attend import attend
-from logsparse.attention.convolve import project
+from logsparse.attention.layer import project
 from logsparse.attention.pattern import Pattern, logsparse, restart
 from machine import write_result
 

@@ -29,9 +29,9 @@ from gluonts_deepar import CONTEXT, HORIZON, LEVELS, MANY, PATHS, DeepAR, error
 from logsparse import presets
 from logsparse.attention.pattern import logsparse
 from logsparse.config import Config, ModelConfig
-from logsparse.data.candidates import Pairs
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
+from logsparse.data.sampler import Pairs
 from logsparse.defaults import recommend
 from logsparse.model.decode import decode_plainly, draws
 from logsparse.model.sample import Sampling, sample, window_keys

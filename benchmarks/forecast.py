@@ -30,9 +30,9 @@ import torch
 
 import logsparse as ls
 from logsparse.data.calendar import Freq
-from logsparse.data.candidates import Pairs
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
+from logsparse.data.sampler import Pairs
 from logsparse.defaults import recommend
 from logsparse.model.sample import Sampling, sample
 from logsparse.train.batches import windows_of

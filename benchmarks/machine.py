@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import torch
 
-from logsparse.tasks.ledger import machine
+from logsparse.paper.ledger import machine
 
 RESULTS = Path(__file__).parent / "results"
 

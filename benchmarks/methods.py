@@ -18,8 +18,8 @@ import torch
 
 import logsparse as ls
 from logsparse.defaults import recommend
-from logsparse.tasks.ledger import machine
-from logsparse.tasks.trained import known_by
+from logsparse.paper.experiment import known_by
+from logsparse.paper.ledger import machine
 from machine import RESULTS, append_row, fair_clock
 from recipe import LEVELS, TASKS, panel_of, scores
 

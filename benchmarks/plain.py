@@ -15,8 +15,8 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 from logsparse.config import Config
-from logsparse.data.candidates import Candidates
 from logsparse.data.features import Features
+from logsparse.data.sampler import Candidates
 
 # B windows, L positions, W width, H heads, D head width
 

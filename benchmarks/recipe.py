@@ -23,11 +23,11 @@ import torch
 
 import logsparse as ls
 from logsparse.commands.settings import Changes
-from logsparse.data.clock import clock_time, stamps
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
+from logsparse.data.times import clock_time, stamps
 from logsparse.defaults import recommend
-from logsparse.tasks.ledger import machine
+from logsparse.paper.ledger import machine
 from machine import RESULTS, append_row
 
 TABLE = RESULTS / "recipe.csv"

@@ -24,7 +24,7 @@ import torch
 import logsparse as ls
 from logsparse.data.panel import Panel
 from logsparse.forecast import Forecast, Forecaster
-from logsparse.tasks.ledger import machine
+from logsparse.paper.ledger import machine
 from machine import RESULTS, append_row
 from recipe import LEVELS, TASKS, panel_of, scores
 

@@ -19,7 +19,7 @@ import polars as pl
 import torch
 
 import logsparse as ls
-from logsparse.tasks.ledger import machine
+from logsparse.paper.ledger import machine
 from machine import RESULTS, append_row
 from recipe import TASKS, panel_of
 

@@ -92,7 +92,7 @@ def serve(name: str, threads: int) -> None:
     with contextlib.ExitStack() as stack:
         if name in TRAINING:
             with contextlib.suppress(ImportError):  # a version before it
-                from logsparse.allocator import kept_memory
+                from logsparse.process import kept_memory
 
                 stack.enter_context(kept_memory())  # as `Training.run` does
         answer(work, units, clock)

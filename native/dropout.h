@@ -1,5 +1,5 @@
 // Attention dropout: which cells stay is a hash of (seed, batch, head, position, distance), so that every pass and every
-// backend sees the same mask and none has to be stored. attention/dropout.py states the rule and holds its twin.
+// backend sees the same mask and none has to be stored. attention/inputs.py states the rule and holds its twin.
 #pragma once
 #include "simd.h"
 

@@ -13,11 +13,11 @@ from typing import Any
 import pandas as pd
 import polars as pl
 
-from logsparse.backtesting import backtest
 from logsparse.baselines.naive import SeasonalNaive
 from logsparse.data.frame import to_panel
+from logsparse.evaluation.backtest import backtest
+from logsparse.evaluation.metrics import score
 from logsparse.forecast import Forecaster
-from logsparse.metrics import score
 
 HOURS = [datetime(2024, 1, 1, tzinfo=UTC).replace(tzinfo=None) + timedelta(hours=h) for h in range(6)]
 

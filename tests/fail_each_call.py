@@ -65,7 +65,7 @@ def _checkpoint() -> tuple[Write, Read]:
 
 
 def _ledger() -> tuple[Write, Read]:
-    from logsparse.tasks.ledger import Identity, Run, record, rows
+    from logsparse.paper.ledger import Identity, Run, record, rows
 
     facts = {"R0.5": 0.5, "R0.9": 0.5, "minutes": 1.0}
     order = [OLD, NEW, NEXT]
@@ -83,8 +83,8 @@ def _ledger() -> tuple[Write, Read]:
 
 
 def _trace() -> tuple[Write, Read]:
-    from logsparse.tasks.ledger import Run
-    from logsparse.tasks.traces import keep, traces
+    from logsparse.paper.experiment import keep, traces
+    from logsparse.paper.ledger import Run
 
     run = Run("waves", "x", "a")
     row = {"task": "waves", "case": "x", "model": "a", "seed": "0", "budget": "none", "validation_nll": "1"}

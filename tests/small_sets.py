@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from logsparse.datasets import catalogue
-from logsparse.datasets.catalogue import DataSet, named
+from logsparse.paper import catalogue
+from logsparse.paper.catalogue import DataSet, named
 from original_files import electricity, european, m4, nrel, pems, pems_days
 
 RNG = np.random.default_rng(5)

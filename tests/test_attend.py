@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from logsparse.attention import native as native_module
-from logsparse.attention.attend import attend, attention_weights
-from logsparse.attention.backends import Call, choose
-from logsparse.attention.dense import dense
-from logsparse.attention.dropout import factors
+from logsparse.attention.attend import Call, attend, attention_weights, choose
+from logsparse.attention.inputs import factors
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
+from logsparse.attention.plain import dense
 from logsparse.attention.step import StepCache, attend_step
 from logsparse.errors import ConfigError, DataError, LogsparseError
 

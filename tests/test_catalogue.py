@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from logsparse.data.calendar import Freq
-from logsparse.datasets.catalogue import DATASETS, DataSet, named, step_in_words
 from logsparse.errors import ConfigError
+from logsparse.paper.catalogue import DATASETS, DataSet, named, step_in_words
 
 
 @pytest.mark.parametrize("name", ["m4-hourly", "M4-Hourly", "m4_hourly", " m4-hourly "])

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from logsparse.reporting.charts import NARROW, WIDE, calibration_chart, fan_chart, joined, steps_chart
-from logsparse.reporting.numbers import Level
-from logsparse.reporting.shown import Window
+from logsparse.reporting.numbers import Level, Window
 
 LEVELS = (0.1, 0.5, 0.9)
 

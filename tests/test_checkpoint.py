@@ -13,8 +13,7 @@ import torch
 
 from killing import Saver, check_kills_at_each_operation, check_kills_at_random_moments, saver
 from logsparse.errors import DataError
-from logsparse.train.checkpoint import exists, load, save
-from logsparse.train.sealed import _digest
+from logsparse.train.checkpoint import _digest, exists, load, save
 
 TENSORS = {
     "weight": torch.arange(12.0).reshape(3, 4),

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from logsparse.tasks.cases import TABLES, models_of
-from logsparse.tasks.claims import CLAIMS, CLAIMS_TABLE
-from logsparse.tasks.experiment import UNIDENTIFIED
-from logsparse.tasks.ledger import COLUMNS, Row
+from logsparse.paper.claims import CLAIMS, CLAIMS_TABLE
+from logsparse.paper.experiment import UNIDENTIFIED
+from logsparse.paper.ledger import COLUMNS, Row
+from logsparse.paper.tables import TABLES, models_of
 
 TRAFFIC, FINE = "traffic-c20-hourly, 1 day x 7", "solar-10min, 1 day x 7"
 

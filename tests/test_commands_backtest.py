@@ -84,7 +84,7 @@ def test_a_preset_brings_the_settings_of_the_paper_for_its_network(
         tested.append(forecaster)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("logsparse.backtesting.backtest", noted)
+    monkeypatch.setattr("logsparse.evaluation.backtest.backtest", noted)
     logsparse("backtest", model, place / "hours.csv", *horizon, "--preset", "paper", "--id-col", "name")
     (one,) = tested
     assert type(one) is (ls.DeepAR if model == "deepar" else ls.LogSparse)

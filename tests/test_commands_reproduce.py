@@ -15,13 +15,12 @@ import polars as pl
 import pytest
 
 from command import logsparse, refusal
-from logsparse.commands.reproduce import NAMES, _models, _run
+from logsparse.paper import synthetic
+from logsparse.paper.experiment import Experiment, Runs, keep
+from logsparse.paper.figures import EXPERIMENTS
+from logsparse.paper.ledger import Identity, Run, record, rows, trials
+from logsparse.paper.reproduce import NAMES, _models, _run
 from logsparse.storage import turn
-from logsparse.tasks import synthetic
-from logsparse.tasks.catalogue import EXPERIMENTS
-from logsparse.tasks.experiment import Experiment, Runs
-from logsparse.tasks.ledger import Identity, Run, record, rows, trials
-from logsparse.tasks.traces import keep
 
 KNOWN = Identity({"context": 3}, "abc")
 

@@ -20,10 +20,10 @@ from typer.testing import CliRunner
 
 import logsparse as ls
 import small
-from logsparse.baselines import NAMES, named
 from logsparse.cli import app
 from logsparse.errors import ConfigError, DataError, NotFittedError
 from logsparse.forecast import Forecaster
+from logsparse.registry import NAMES, named
 
 
 def network(kind: type[ls.LogSparse], horizon: int) -> Forecaster:
@@ -278,7 +278,7 @@ def test_a_backtest_rolls_and_sees_nothing_after_its_cutoffs(name: str) -> None:
 
 def test_the_command_knows_it_by_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert type(named(name, 3)) is type(make(name, 3))
-    monkeypatch.setattr("logsparse.baselines.named", make)
+    monkeypatch.setattr("logsparse.registry.named", make)
     days("a", weeks(4)).write_parquet(tmp_path / "data.parquet")
     asked = ["backtest", name, str(tmp_path / "data.parquet"), "--horizon", "3", "-o", str(tmp_path / "out.parquet")]
     found = CliRunner().invoke(app, asked)

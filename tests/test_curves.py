@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from logsparse.tasks.curves import CURVES, smooth
+from logsparse.paper.curves import CURVES, smooth
 
 CASE = "traffic-c20-hourly, 1 day x 7"
 LOSSES = np.linspace(3, 1, 40) + np.resize([0.2, -0.2], 40)
@@ -56,7 +56,7 @@ def test_a_curve_must_have_a_number_for_each_of_its_losses() -> None:
 
 
 def test_the_runs_are_those_of_table_2(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    from logsparse.tasks import tables
+    from logsparse.paper import tables
 
     monkeypatch.setattr(tables, "locate", lambda _set: tmp_path)
     runs = CURVES.runs(1, CURVES.models)

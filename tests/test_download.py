@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from logsparse.datasets.catalogue import DATASETS
-from logsparse.datasets.download import download
 from logsparse.errors import DataError
+from logsparse.paper.catalogue import DATASETS
+from logsparse.paper.download import download
 from original_files import packed
 from small_server import Server, serving
 

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logsparse.attention.draw import draw, summary
-from logsparse.attention.panels import _runs
+from logsparse.attention.draw import _runs, draw, summary
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
 from logsparse.attention.reach import arrivals, path_to_last
 from logsparse.errors import ConfigError, DataError

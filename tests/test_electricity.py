@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from logsparse.datasets import originals
-from logsparse.datasets.catalogue import named
-from logsparse.datasets.electricity import table
 from logsparse.errors import DataError
+from logsparse.paper import originals
+from logsparse.paper.catalogue import named
+from logsparse.paper.electricity import table
 from original_files import Doubles, electricity, found
 
 FIRST = datetime.fromisoformat("2011-01-01 00:15")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logsparse.data import moments
+from logsparse.data import features as moments
 from logsparse.data.calendar import Freq
 from logsparse.data.features import CALENDAR, Features, features_for
 from logsparse.data.panel import Floats, Origin, Panel

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
+from logsparse.paper.experiment import Experiment, Table, Traces, keep, never, nothing_known, nothing_to_run
+from logsparse.paper.figures import draw, figures, state, without
+from logsparse.paper.ledger import Identity, Row, Run, record
 from logsparse.pictures import new_figure
-from logsparse.tasks.experiment import Experiment, Table, never, nothing_known, nothing_to_run
-from logsparse.tasks.figures import draw, figures, state, without
-from logsparse.tasks.ledger import Identity, Row, Run, record
-from logsparse.tasks.traces import Traces, keep
 
 FACTS: dict[str, Any] = {"R0.5": 0.1, "R0.9": 0.05, "validation_nll": 1.5, "steps": 7, "minutes": 2.0}
 KNOWN = Identity({}, "abc")

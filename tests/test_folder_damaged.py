@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from logsparse.errors import DataError
 from logsparse.folder import ModelFolder, is_model, read, write
 from logsparse.storage import SAVING, seal
-from logsparse.train.sealed import pack_document, pack_tensors
+from logsparse.train.checkpoint import pack_document, pack_tensors
 
 MODEL = ModelFolder("Small", {"a": 1}, {"ids": ["x", 1]}, {"w": torch.ones(3)}, {"y": torch.full((2,), torch.nan)})
 Harm = Callable[[Path], object]

@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 from logsparse.baselines.naive import SeasonalNaive
 from logsparse.errors import ConfigError, DataError, NotFittedError
 from logsparse.forecast import Evidence, Forecast
-from logsparse.saved import load
+from logsparse.registry import load
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from bad_frames import BAD
 from logsparse.baselines.naive import SeasonalNaive
-from logsparse.data.clock import clock_time, stamps
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
+from logsparse.data.times import clock_time, stamps
 from logsparse.errors import DataError, LogsparseError
 
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logsparse.errors import DataError
-from logsparse.tasks import ledger
-from logsparse.tasks.ledger import COLUMNS, Identity, Row, Run, counted, missing, rows, trials, unfinished
+from logsparse.paper import ledger
+from logsparse.paper.ledger import COLUMNS, Identity, Row, Run, counted, missing, rows, trials, unfinished
 
 FACTS = {"R0.5": 0.123456789, "R0.9": 0.05, "validation_nll": 1.5, "steps": 7, "minutes": 2.0}
 KNOWN = Identity({"context": 3, "train": {"lr": 0.001, "epochs": 20}}, "abc")

@@ -8,9 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from logsparse.datasets.catalogue import named
-from logsparse.datasets.m4 import table
 from logsparse.errors import DataError
+from logsparse.paper.catalogue import named
+from logsparse.paper.m4 import table
 from original_files import found, m4
 
 START = datetime.fromisoformat("2015-07-01 12:00")

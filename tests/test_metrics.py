@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from polars.testing import assert_frame_equal
 from utilsforecast import losses
 
-from logsparse import metrics
-from logsparse.metrics import score
+from logsparse.evaluation import metrics
+from logsparse.evaluation.metrics import score
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 GROUPS = (None, "unique_id", "step", "cutoff")

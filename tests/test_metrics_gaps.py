@@ -12,7 +12,7 @@ import pytest
 
 import logsparse as ls
 from logsparse.errors import ConfigError, DataError
-from logsparse.metrics import score
+from logsparse.evaluation.metrics import score
 
 
 def results() -> pl.DataFrame:

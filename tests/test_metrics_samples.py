@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logsparse.errors import DataError
-from logsparse.metrics import crps_samples, score
+from logsparse.evaluation.metrics import crps_samples, score
 
 
 @settings(deadline=None)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from logsparse.datasets import originals
-from logsparse.datasets.originals import Original, find
 from logsparse.errors import DataError
+from logsparse.paper import originals
+from logsparse.paper.originals import Original, find
 from original_files import laid, packed
 
 TEXT = b"one\ntwo\nthree three three\nfour"

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import small
+from logsparse.attention.maps import attending
 from logsparse.attention.pattern import full, restart
 from logsparse.config import Config
 from logsparse.data.windows import Batch
-from logsparse.model.attending import attending
 from logsparse.model.decode import Stepwise, decode, decode_plainly, draws
 from logsparse.model.network import Network
 from logsparse.model.recurrent import Recurrent

@@ -15,12 +15,11 @@ from statistics import fmean
 import pytest
 
 from logsparse import presets
-from logsparse.tasks import synthetic
-from logsparse.tasks.cases import KERNEL_SIZES, TABLES
-from logsparse.tasks.claims import CLAIMS_TABLE
-from logsparse.tasks.ledger import Row, counted, rows, trials
-from logsparse.tasks.matching import CASE, MARKS, MATCHING
-from logsparse.tasks.published import GRANULARITIES, MAIN
+from logsparse.paper import synthetic
+from logsparse.paper.claims import CLAIMS_TABLE
+from logsparse.paper.ledger import Row, counted, rows, trials
+from logsparse.paper.shapes import CASE, MARKS, MATCHING
+from logsparse.paper.tables import GRANULARITIES, KERNEL_SIZES, MAIN, TABLES
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"

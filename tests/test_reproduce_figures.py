@@ -11,8 +11,9 @@ import small
 from command import logsparse
 from logsparse.attention.pattern import full
 from logsparse.config import Config
-from logsparse.tasks import matching, shapes, tables
-from logsparse.tasks.cases import TABLES
+from logsparse.paper import shapes, tables
+from logsparse.paper import shapes as matching
+from logsparse.paper.tables import TABLES
 
 STAND_IN = "traffic-c20-hourly, 1 day x 7"
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import small
-from logsparse.data.candidates import Pairs
 from logsparse.data.panel import Floats, Panel
+from logsparse.data.sampler import Pairs
 from logsparse.data.windows import Windows
 from logsparse.model import sample as module
 from logsparse.model.sample import Sampling, sample

@@ -14,9 +14,8 @@ from scipy import stats
 
 from logsparse.data import sampler as module
 from logsparse.data.calendar import Freq
-from logsparse.data.candidates import Candidates, Pairs, split
 from logsparse.data.panel import Panel
-from logsparse.data.sampler import Sampler
+from logsparse.data.sampler import Candidates, Pairs, Sampler, split
 from logsparse.data.scale import Doubles, Scaling
 
 

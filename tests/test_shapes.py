@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from logsparse.tasks import shapes as module
-from logsparse.tasks.shapes import CONTEXT, LENGTH, sets, shapes
+from logsparse.paper import shapes as module
+from logsparse.paper.shapes import CONTEXT, LENGTH, sets, shapes
 
 
 def test_same_seed_same_series_and_another_seed_others() -> None:

@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from logsparse.datasets.catalogue import SOLAR, named
-from logsparse.datasets.ready import load
-from logsparse.datasets.solar import table
 from logsparse.errors import DataError
+from logsparse.paper.catalogue import SOLAR, named
+from logsparse.paper.prepare import load
+from logsparse.paper.solar import table
 from original_files import Doubles, found, nrel
 
 FIRST = datetime.fromisoformat("2006-01-31 00:00")

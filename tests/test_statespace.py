@@ -12,8 +12,7 @@ import torch
 import small
 from logsparse.data.windows import Batch
 from logsparse.model.decode import draws
-from logsparse.model.kalman import run_filter
-from logsparse.model.statespace import LONGEST_SEASON, NOISE_FLOOR, STARTS, WAVES, Structural, Structure
+from logsparse.model.statespace import LONGEST_SEASON, NOISE_FLOOR, STARTS, WAVES, Structural, Structure, run_filter
 from logsparse.train.batches import TrainingSet
 from logsparse.train.loop import Training, nll_sum
 

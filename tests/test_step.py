@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from logsparse.attention.attend import attend
-from logsparse.attention.dense import dense
 from logsparse.attention.native import _native
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
-from logsparse.attention.shifted import shifted_step
+from logsparse.attention.plain import dense, shifted_step
 from logsparse.attention.step import StepCache, attend_last, attend_step, step_cells
 
 PATTERNS = [full(), logsparse(), local(5), restart(7, 2), from_distances([0, 3]), full(dense_rows=4)]

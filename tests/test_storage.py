@@ -16,8 +16,8 @@ import torch
 from logsparse import folder
 from logsparse.data import files
 from logsparse.errors import DataError
+from logsparse.paper.ledger import Identity, Run, record, rows
 from logsparse.storage import turn, whole_file, write_whole
-from logsparse.tasks.ledger import Identity, Run, record, rows
 from logsparse.train import checkpoint
 
 WRITER = """

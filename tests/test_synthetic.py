@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from logsparse.data.synthetic import HORIZON, signal, study, synthetic
 from logsparse.errors import ConfigError
+from logsparse.paper.synthetic import HORIZON, signal, study, synthetic
 
 
 def formula(x: int, t0: int, a1: float, a2: float, a3: float) -> float:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from logsparse.config import Config
-from logsparse.data import synthetic as waves
-from logsparse.tasks import synthetic
-from logsparse.tasks.ledger import COLUMNS, Run
+from logsparse.paper import synthetic
+from logsparse.paper import synthetic as waves
+from logsparse.paper.ledger import COLUMNS, Run
 
 
 def row(t0: int, model: str, error: float) -> dict[str, str]:

@@ -15,11 +15,10 @@ import small
 from logsparse import presets
 from logsparse.attention.pattern import full
 from logsparse.forecaster import LogSparse
-from logsparse.tasks import tables
-from logsparse.tasks.cases import TABLES, Case, models_of
-from logsparse.tasks.experiment import UNIDENTIFIED, Experiment
-from logsparse.tasks.ledger import COLUMNS, Row, Run
-from logsparse.tasks.published import SPARSE
+from logsparse.paper import tables
+from logsparse.paper.experiment import UNIDENTIFIED, Experiment
+from logsparse.paper.ledger import COLUMNS, Row, Run
+from logsparse.paper.tables import SPARSE, TABLES, Case, models_of
 
 MODELS = ("paper", "default")
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from logsparse.data.frame import to_panel
-from logsparse.datasets.catalogue import named
-from logsparse.datasets.compare import compare
-from logsparse.datasets.traffic import table
 from logsparse.errors import DataError
+from logsparse.paper.catalogue import named
+from logsparse.paper.prepare import compare
+from logsparse.paper.traffic import table
 from original_files import HOLIDAYS, Doubles, found, pems, pems_days, vector
 
 DAYS = pems_days()

@@ -16,10 +16,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from logsparse.attention import attend as backends
 from logsparse.attention import attend as front
-from logsparse.attention import backends
 from logsparse.attention import triton as module
-from logsparse.attention.dropout import draw_seed
+from logsparse.attention.inputs import draw_seed
 from logsparse.attention.pattern import full, logsparse, restart
 from logsparse.attention.triton import Launch, plan
 from logsparse.errors import ConfigError

@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 import logsparse as ls
-from logsparse.baselines.factorise import Doubles
-from logsparse.baselines.trmf import Trmf, _usual_lags, run_on
+from logsparse.baselines.trmf import Doubles, Trmf, _usual_lags, run_on
 from logsparse.data.calendar import Freq
 from logsparse.data.panel import Panel
 from logsparse.errors import ConfigError, DataError

@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from logsparse.datasets.catalogue import named
-from logsparse.datasets.wind import table
 from logsparse.errors import DataError
+from logsparse.paper.catalogue import named
+from logsparse.paper.wind import table
 from original_files import Doubles, european, found
 
 FILE = "EMHIRESPV_TSh_CF_Country_19862015.csv"

@@ -11,12 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logsparse.data.calendar import Freq
-from logsparse.data.candidates import Candidates, split
 from logsparse.data.features import Features
 from logsparse.data.panel import Floats, Panel
-from logsparse.data.profile import Profile
-from logsparse.data.sampler import Sampler
-from logsparse.data.scale import centre_and_scale
+from logsparse.data.sampler import Candidates, Sampler, split
+from logsparse.data.scale import Profile, centre_and_scale
 from logsparse.data.windows import Batch, Windows
 from logsparse.errors import ConfigError
 

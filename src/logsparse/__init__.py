@@ -6,10 +6,9 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-import logsparse.forks  # noqa: F401 (from now on every fork is noticed)
+import logsparse.process  # noqa: F401 (from now on every fork is noticed)
 
 if TYPE_CHECKING:
-    from logsparse.backtesting import backtest
     from logsparse.baselines.classical import AutoArima, AutoEts
     from logsparse.baselines.deepar import DeepAR
     from logsparse.baselines.deepstate import DeepState
@@ -18,17 +17,18 @@ if TYPE_CHECKING:
     from logsparse.data.frame import to_panel
     from logsparse.data.panel import Panel
     from logsparse.errors import ConfigError, DataError, LogsparseError, NotFittedError
+    from logsparse.evaluation.backtest import backtest
+    from logsparse.evaluation.metrics import crps_samples, score
     from logsparse.forecast import Evidence, Forecast, Forecaster
     from logsparse.forecaster import LogSparse
-    from logsparse.metrics import crps_samples, score
+    from logsparse.registry import load
     from logsparse.reporting.report import report
-    from logsparse.saved import load
 
 __version__ = version("logsparse")
 
 # Loaded on first use, so that `logsparse --help` and `import logsparse` need neither torch nor polars.
 _HOMES = {
-    "backtest": "backtesting",
+    "backtest": "evaluation.backtest",
     "AutoArima": "baselines.classical",
     "AutoEts": "baselines.classical",
     "DeepAR": "baselines.deepar",
@@ -45,9 +45,9 @@ _HOMES = {
     "Forecast": "forecast",
     "Forecaster": "forecast",
     "LogSparse": "forecaster",
-    "crps_samples": "metrics",
-    "load": "saved",
-    "score": "metrics",
+    "crps_samples": "evaluation.metrics",
+    "load": "registry",
+    "score": "evaluation.metrics",
     "report": "reporting.report",
 }
 

@@ -1,4 +1,4 @@
-"""The command `logsparse`: words in, tables and files out. Each command is a file of `commands`."""
+"""The command `logsparse`: words in, tables and files out. Each command is a file of `commands`, or an entry point."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from typing import Annotated
 
 import typer
@@ -13,13 +14,10 @@ import typer
 from logsparse.commands.attend import attend
 from logsparse.commands.backtest import backtest
 from logsparse.commands.check import check
-from logsparse.commands.data import app as data_sets
-from logsparse.commands.demo import demo
 from logsparse.commands.fit import fit
 from logsparse.commands.pattern import pattern
 from logsparse.commands.predict import predict
 from logsparse.commands.report import report
-from logsparse.commands.reproduce import reproduce
 from logsparse.commands.score import score
 from logsparse.errors import ConfigError, LogsparseError, escaped
 
@@ -28,9 +26,15 @@ STOPPED = 130
 
 # Without markup: what stands in brackets in a help text is the default where none is named.
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-for command in (demo, check, fit, predict, backtest, score, report, attend, pattern, reproduce):
+for command in (check, fit, predict, backtest, score, report, attend, pattern):
     app.command()(command)
-app.add_typer(data_sets, name="data")
+# Commands that this package does not know by name: those of the paper, and those of any other package.
+for entry in sorted(entry_points(group="logsparse.commands")):
+    found = entry.load()
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=entry.name)
+    else:
+        app.command(entry.name)(found)
 
 
 def _version(asked: bool) -> None:

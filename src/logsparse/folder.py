@@ -25,7 +25,7 @@ from torch import Tensor
 from logsparse import __version__
 from logsparse.errors import DataError
 from logsparse.storage import SAVING, fetch, replace_files, seal, writing
-from logsparse.train.sealed import (
+from logsparse.train.checkpoint import (
     are_finite,
     check_document,
     pack_document,

@@ -1,10 +1,11 @@
-"""Forecast: what is said of the next steps of every series; Forecaster: the face that every model shows."""
+"""Forecast: mean and quantiles of the next steps of every series. Forecaster: the interface of every model."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
@@ -13,17 +14,48 @@ import polars as pl
 from numpy.typing import NDArray
 
 from logsparse.checks import a_path, suggest, whole
-from logsparse.data.clock import clock_time, stamps
 from logsparse.data.columns import ID, TIME, Columns, Meaning, as_given
-from logsparse.data.frame import to_panel
-from logsparse.data.future import join_future
-from logsparse.data.keep import check_columns, keep, recall
+from logsparse.data.frame import join_future, to_panel
+from logsparse.data.grid import give
 from logsparse.data.panel import Floats, Panel, SeriesId
-from logsparse.data.table import give
-from logsparse.data.times import When
+from logsparse.data.series_index import check_columns, keep, recall
+from logsparse.data.times import When, clock_time, stamps
 from logsparse.errors import ConfigError, DataError, NotFittedError, StepUnknownError, shown
-from logsparse.forks import refuse_forked
-from logsparse.levels import LEVELS, Levels, check_levels
+from logsparse.process import refuse_forked
+
+Levels = Sequence[float] | NDArray[np.floating[Any]]
+LEVELS: Levels = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+# A tail of a millionth: the name of its column tells it from 0 and 1, and float32 holds its draws.
+_OUTERMOST = 1e-6
+
+
+def check_levels(levels: Levels) -> tuple[float, ...]:
+    """Quantile levels in rising order, each once."""
+    try:
+        found = sorted({float(level) for level in levels})
+    except (TypeError, ValueError, OverflowError):  # one number, or text, or a number of 400 digits
+        found = []
+    if not found or not all(0 < level < 1 for level in found):
+        raise ConfigError(
+            "Quantiles must be a list of levels between 0 and 1, both excluded.",
+            got=shown(levels),
+            hint="write quantiles=[0.1, 0.5, 0.9].",
+        )
+    if found[0] < _OUTERMOST or found[-1] > 1 - _OUTERMOST:
+        raise ConfigError(
+            "Quantile levels must lie between 0.000001 and 0.999999.",
+            got=f"{found[0] if found[0] < _OUTERMOST else found[-1]!r}",
+            hint="ask for a level that the data can tell of, such as 0.001 or 0.999.",
+        )
+    for low, high in pairwise(found):
+        if f"{low:g}" == f"{high:g}":
+            raise ConfigError(
+                "Quantiles must differ in their first six digits, which name their columns.",
+                got=f"{low!r} and {high!r}",
+                hint="leave one of them out.",
+            )
+    return tuple(found)
+
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,41 +1,93 @@
-"""LogSparse: frame in, forecast out. Fits the paper's network, or its better default, and draws from it."""
+"""LogSparse: frame in, forecast out. Fits the paper's network or the better default, saves it and loads it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
+from torch.overrides import TorchFunctionMode
 
-from logsparse.attended import Attention, attention_of
+from logsparse.attention.maps import Attention, attention_of
 from logsparse.checks import a_path, above_zero, truth, whole
 from logsparse.config import Config, Method
-from logsparse.data.candidates import Pairs
-from logsparse.data.clock import clock_time
 from logsparse.data.columns import Columns, as_given
 from logsparse.data.features import Features
 from logsparse.data.frame import to_panel
-from logsparse.data.known import Known
 from logsparse.data.panel import Panel, SeriesId
-from logsparse.data.times import When
+from logsparse.data.sampler import Pairs
+from logsparse.data.series_index import Known
+from logsparse.data.times import When, clock_time
 from logsparse.data.windows import Windows
 from logsparse.defaults import check_agrees, check_reach, check_size, recommend, seen_values, warn_of_depth
 from logsparse.errors import ConfigError, NotFittedError
 from logsparse.forecast import Evidence, Forecast, Forecaster
-from logsparse.learned import learned
 from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
 from logsparse.model.transformer import Transformer
 from logsparse.progress import Progress
+from logsparse.storage import UnfitError, entries, require, whole_number
 from logsparse.train.batches import Draws, TrainingSet, learned_from, looks_back, windows_of
+from logsparse.train.checkpoint import alone, check_tensors, seed_folder
 from logsparse.train.distributed import Ranks, device_named, join
 from logsparse.train.loop import Story, Training, best_of
-from logsparse.train.resuming import alone, seed_folder
+
+
+class Learned(NamedTuple):
+    config: Config
+    known: Known
+    features: Features
+    story: Story
+    network: Network
+
+
+def learned(
+    facts: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    panel: Panel,
+    horizon: int,
+    make: Callable[[Config, int, Known], Network],
+) -> Learned:
+    """All of it checked, each part and all together, before the network is built: it is never larger than its file."""
+    entries("learned", facts, "config", "known", "features", "story")
+    try:
+        config = Config.from_dict(entries("learned/config", facts["config"]))
+    except ConfigError as error:  # nobody's mistake in a call: the folder is not what was saved
+        raise UnfitError("learned/config", str(error), facts["config"]) from error
+    known, features = Known.from_dict(facts["known"]), Features.from_dict(facts["features"])
+    story = Story.from_dict(facts["story"])
+    features.check(panel.freq)
+    whole_number("learned/config/horizon", config.horizon, horizon, horizon)
+    # Every layer has tensors of its own: with more layers than tensors it would take long to find out what is missing.
+    whole_number("learned/config/model/layers", config.model.layers, 1, len(arrays))
+    static, names = tuple(known.categories), tuple(panel.static)
+    require("learned/known/categories", f"of {names}", static, holds=set(static) <= set(names))
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    with torch.device("meta"), _WithoutValues():
+        needed = make(config, len(features), known).state_dict()
+    check_tensors(needed, tensors, "weight")
+    network = make(config, len(features), known)
+    network.load_state_dict(tensors)
+    return Learned(config, known, features, story, network)
+
+
+class _WithoutValues(TorchFunctionMode):
+    """Fresh weights stay as they are: on the meta device drawing them imports torch's compiler, seconds for nothing."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        del types
+        if getattr(func, "__module__", None) == nn.init.__name__:
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
+
 
 if TYPE_CHECKING:
     from logsparse.folder import ModelFolder

@@ -26,8 +26,8 @@ from fuzz.case import Case
 from logsparse.errors import LogsparseError
 from logsparse.storage import seal
 from logsparse.train.batches import TrainingSet
+from logsparse.train.checkpoint import pack_document, pack_tensors, unpack_tensors
 from logsparse.train.loop import CHECKPOINT, Training
-from logsparse.train.sealed import pack_document, pack_tensors, unpack_tensors
 
 Rng = np.random.Generator
 Damage = Callable[[Rng, Path], tuple[str, bool]]

@@ -1,14 +1,186 @@
-"""Pattern, length -> a table of what it costs and reaches, and a picture (SVG, PNG) of its reach and mask."""
+"""Pattern, length -> a table of its cost and reach, and a picture (SVG, PNG) of its reach and mask."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from logsparse.attention.pattern import Pattern
+from logsparse.attention.reach import arrivals, path_to_last
 from logsparse.checks import a_path
 from logsparse.pictures import save_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INK, GREY, PALE, WHITE, ACCENT = "#1d2733", "#77869a", "#e8ecf1", "#ffffff", "#f0562b"
+# Up to here a cell is drawn as a cell; beyond, neighbours melt into one strip, wedge or band.
+CELLS_SHOWN = 64
+# Up to here every line that leads to the last cell is drawn; beyond, only those of its own layer.
+LINES_SHOWN = 32
+# A strip has about this many points on paper; of longer inputs, one mark stands for several cells.
+MARKS_SHOWN = 2048
+LAYERS_SHOWN = 12
+
+Cells = NDArray[np.int_]
+Colours = Sequence[tuple[float, ...]]
+
+
+def draw_reach(axes: Axes, pattern: Pattern, length: int) -> None:
+    """One row of cells for each layer, the input lowest; lines lead up into the last cell."""
+    import matplotlib as mpl
+
+    arrival = arrivals(pattern.distances(length), length, pattern.dense_rows)
+    deepest = int(arrival.max())
+    layers = max(1, min(LAYERS_SHOWN, deepest))
+    colours = [mpl.colors.to_rgba(INK), *mpl.colormaps["viridis"](np.linspace(0.3, 0.95, layers))]
+    for level in range(layers + 1):
+        heard = np.where(arrival <= layers - level, arrival, -1)
+        if level:
+            _draw_lines(axes, pattern, np.flatnonzero(heard >= 0), level, _half_height(layers))
+        (_draw_dots if length <= CELLS_SHOWN else _draw_strip)(axes, heard, level, colours)
+    hardest = int(np.argmax(arrival == min(deepest, layers)))
+    path = path_to_last(arrival, pattern.distances(length), pattern.dense_rows, hardest)
+    axes.plot(path, layers + 1 - np.arange(len(path), 0, -1), color=ACCENT, linewidth=1.6, zorder=4)
+    axes.set_yticks(range(layers + 1), ["input", *(f"layer {level}" for level in range(1, layers + 1))])
+    axes.set_xlim(-0.02 * length - 0.5, 1.02 * length - 0.5)
+    axes.set_ylim(-0.35, layers + 0.35)
+    _plain(axes, range(0, length, max(1, round(length / 8))))
+    axes.set_title(_title(pattern, arrival, layers), loc="left", fontsize=10, color=INK)
+    _legend(axes, colours, -(-length // MARKS_SHOWN))
+
+
+def _title(pattern: Pattern, arrival: Cells, layers: int) -> str:
+    deepest, needed = int(arrival.max()), pattern.layers_to_reach(len(arrival))
+    if (arrival < 0).any():
+        title = f"The last cell never hears {np.sum(arrival < 0):,} of its {len(arrival):,} cells"
+    else:
+        title = f"The last cell hears its whole past after {deepest} layer{'' if deepest == 1 else 's'}"
+    if needed and needed != deepest:
+        title += f", every cell after {needed}"
+    return title + (f" ({layers} of them drawn)" if deepest > layers else "")
+
+
+def _legend(axes: Axes, colours: Colours, cells_a_mark: int) -> None:
+    from matplotlib.lines import Line2D
+
+    dot = {"marker": "o", "linestyle": "", "markersize": 5}
+    handles = [Line2D([], [], color=colour, label=f"{layer}", **dot) for layer, colour in enumerate(colours)]  # type: ignore[arg-type]
+    handles[0].set_label("heard after 0")
+    handles[-1].set_label("1 layer" if len(colours) == 2 else f"{len(colours) - 1} layers")
+    handles.append(Line2D([], [], color=ACCENT, linewidth=1.6, label="a shortest path from the hardest cell"))
+    if cells_a_mark > 1:
+        note = f"a mark is {cells_a_mark} cells, any of them heard"
+        handles.append(Line2D([], [], linestyle="", label=note))
+    style = {"frameon": False, "handletextpad": 0.3, "columnspacing": 0.9, "handlelength": 1.2, "fontsize": 8}
+    axes.legend(
+        handles=handles,
+        ncols=len(handles),
+        loc="upper left",
+        bbox_to_anchor=(0, -0.06),
+        labelcolor=GREY,
+        **style,
+    )
+
+
+def _draw_dots(axes: Axes, heard: Cells, level: int, colours: Colours) -> None:
+    face = [colours[layer] if layer >= 0 else WHITE for layer in heard]
+    edge = [colours[layer] if layer >= 0 else "#c2cbd6" for layer in heard]
+    size, at = min(150, (340 / len(heard)) ** 2), np.arange(len(heard))
+    axes.scatter(at, np.full(len(heard), level), size, face, edgecolors=edge, linewidths=0.9, zorder=3)
+
+
+def _draw_strip(axes: Axes, heard: Cells, level: int, colours: Colours) -> None:
+    half = _half_height(len(colours) - 1)
+    place = (level - half, 2 * half)
+    mark = -(-len(heard) // MARKS_SHOWN)
+    never = len(colours)
+    padded = np.full(-(-len(heard) // mark) * mark, never)
+    padded[: len(heard)] = np.where(heard < 0, never, heard)
+    earliest = padded.reshape(-1, mark).min(axis=1)
+    axes.broken_barh([(-0.5, len(heard))], place, facecolor=PALE, linewidth=0, zorder=2)
+    for layer, colour in enumerate(colours):
+        runs = _runs(np.flatnonzero(earliest == layer))
+        strips = [(a * mark - 0.5, (b - a + 1) * mark) for a, b in runs]
+        # The thin edge keeps a single cell among thousands visible.
+        axes.broken_barh(strips, place, facecolor=colour, edgecolor=colour, linewidth=0.3, zorder=3)
+
+
+def _draw_lines(axes: Axes, pattern: Pattern, listeners: Cells, level: int, half: float) -> None:
+    from matplotlib.collections import LineCollection, PolyCollection
+
+    last = int(listeners[-1])
+    if last >= CELLS_SHOWN:
+        runs = _runs(_attended(pattern, last)) if len(listeners) == 1 else []
+        top, foot = level - half, level - 1 + half
+        wedges = [[(last, top), (a - 0.5, foot), (b + 0.5, foot)] for a, b in runs]
+        axes.add_collection(PolyCollection(wedges, facecolor=INK, edgecolor=INK, alpha=0.25, linewidth=0.4))
+        return
+    for row in listeners if last < LINES_SHOWN else listeners[-1:]:
+        lines = [[(row, level), (cell, level - 1)] for cell in _attended(pattern, int(row))]
+        colour, width = (INK, 1.1) if row == last else ("#a9b4c2", 0.5)
+        axes.add_collection(LineCollection(lines, colors=colour, linewidths=width, zorder=1 + (row == last)))
+
+
+def draw_mask(axes: Axes, pattern: Pattern, length: int) -> None:
+    """Rows are queries from the top, columns are keys; what lies in the future stays white."""
+    from matplotlib.collections import PolyCollection
+
+    if length <= CELLS_SHOWN:
+        past, seen = np.argwhere(np.tri(length, dtype=bool)), np.argwhere(pattern.mask(length))
+        shapes = [(_squares(past), PALE, WHITE), (_squares(seen), INK, WHITE)]
+        width = min(1.0, 16 / length)
+    else:
+        bands = [_band(a, b, length) for a, b in _runs(np.array(pattern.distances(length)))]
+        dense = min(pattern.dense_rows, length)
+        shapes = [([_band(0, length - 1, length)], PALE, PALE), (bands, INK, INK)]
+        shapes.append(([[(0, 0), (0, dense), (dense, dense)]], INK, INK))
+        width = 0.25
+    for marks, face, edge in shapes:
+        axes.add_collection(PolyCollection(marks, facecolor=face, edgecolor=edge, linewidth=width))
+    axes.set_xlim(0, length)
+    axes.set_ylim(length, 0)
+    axes.set_aspect("equal", anchor="NW")
+    ticks = range(0, length, max(1, round(length / 8)))
+    middle = 0.5 if length <= CELLS_SHOWN else 0
+    axes.set_yticks([tick + middle for tick in ticks], [f"{tick:,}" for tick in ticks])
+    _plain(axes, ticks, middle)
+    axes.set_title("Mask: queries down, keys across", loc="left", fontsize=10, color=INK)
+
+
+def _half_height(layers: int) -> float:
+    """Of a strip, in units of the distance between two: a few layers must not become fat bars."""
+    return min(0.14, 0.025 * (layers + 1))
+
+
+def _attended(pattern: Pattern, row: int) -> Cells:
+    return np.arange(row + 1) if row < pattern.dense_rows else row - np.array(pattern.distances(row + 1))[::-1]
+
+
+def _runs(cells: Cells) -> list[tuple[int, int]]:
+    """Sorted cells -> first and last of each unbroken run."""
+    parts = np.split(cells, np.flatnonzero(np.diff(cells) > 1) + 1)
+    return [(int(part[0]), int(part[-1])) for part in parts if len(part)]
+
+
+def _squares(cells: Cells) -> list[list[tuple[float, float]]]:
+    return [[(j, i), (j + 1, i), (j + 1, i + 1), (j, i + 1)] for i, j in cells]
+
+
+def _band(first: int, last: int, length: int) -> list[tuple[float, float]]:
+    return [(0, first), (0, last + 1), (length - last - 1, length), (length - first, length)]
+
+
+def _plain(axes: Axes, ticks: range, middle: float = 0) -> None:
+    axes.set_xticks([tick + middle for tick in ticks], [f"{tick:,}" for tick in ticks])
+    axes.tick_params(length=0, labelcolor=GREY, labelsize=8)
+    axes.spines[:].set_visible(False)
+
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,8 +221,6 @@ def _percent(part: int, whole: int) -> str:
 
 def _figure(pattern: Pattern, length: int) -> Figure:
     from matplotlib.figure import Figure
-
-    from logsparse.attention.panels import GREY, INK, WHITE, draw_mask, draw_reach
 
     facts = dict(summary(pattern, length))
     figure = Figure(figsize=(11, 4.9), facecolor=WHITE)

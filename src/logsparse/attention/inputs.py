@@ -1,6 +1,16 @@
-"""A user's tensors -> the same, checked: what attention cannot take is refused by name before anything reads it."""
+"""Tensors -> the same, checked, before a backend reads them; and the rule of attention dropout.
 
-# B batch, H heads, L length, D channels of q and k, E channels of v
+The rule, in 32-bit arithmetic that wraps around, with mix(x) = x ^= x >> 16, x *= 0x7FEB352D, x ^= x >> 15,
+x *= 0x846CA68B, x ^= x >> 16, and G = 0x9E3779B9:
+
+    key  = mix(mix(low half of seed) ^ high half of seed)
+    key  = mix(key + batch * G);  key = mix(key + head * G)
+    cell = mix(mix(position ^ key) + distance * G)
+
+A cell stays, multiplied by 1 / (1 - rate), when cell >> 8 >= round(rate * 2^24); else it becomes 0. Position
+is the query's, distance = query - key. No mask is ever stored: every backend and both passes compute the same
+one. `native/dropout.h` holds this rule a second time.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +22,9 @@ from torch import Tensor
 
 from logsparse.attention.pattern import Pattern
 from logsparse.errors import ConfigError, DataError
+
+# B batch, H heads, L length, D channels of q and k, E channels of v
+
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
@@ -113,3 +126,37 @@ def empty(x: Tensor, rows: int, channels: int) -> Tensor:
 
 def _kind(x: Any) -> str:
     return f"{tuple(x.shape)} {x.dtype} on {x.device}" if isinstance(x, Tensor) else type(x).__name__
+
+
+# B batch, H heads
+
+
+_LOW = 0xFFFFFFFF
+_GOLDEN = 0x9E3779B9
+
+
+def draw_seed(generator: torch.Generator | None, device: torch.device) -> Tensor:
+    """One whole number as a tensor, so that drawing it neither interrupts a compiled graph nor waits for a GPU.
+
+    It is drawn where the generator is; without one, by the global generator of `device`.
+    """
+    where = device if generator is None else generator.device
+    return torch.randint(0, 2**62, (), generator=generator, dtype=torch.int64, device=where)
+
+
+def factors(seed: Tensor, heads: tuple[int, int], position: Tensor, distance: Tensor, rate: float) -> Tensor:
+    """(B, H, ...) in float64, for `position` and `distance` of one broadcast shape (...)."""
+    batch_B, head_H = (torch.arange(size, device=position.device) for size in heads)
+    seed = seed.to(position.device)
+    key = _mix(_mix(seed & _LOW) ^ (seed >> 32))
+    key_BH = _mix((_mix((key + batch_B * _GOLDEN) & _LOW)[:, None] + head_H * _GOLDEN) & _LOW)
+    key_BH = key_BH.reshape(*key_BH.shape, *(1,) * max(position.ndim, distance.ndim))
+    cell = _mix((_mix(position ^ key_BH) + distance * _GOLDEN) & _LOW)
+    return ((cell >> 8) >= int(rate * 2**24 + 0.5)).to(torch.float64) / (1.0 - rate)
+
+
+def _mix(x: Tensor) -> Tensor:
+    # int64 products wrap, and their low 32 bits are the product's.
+    x = ((x ^ (x >> 16)) * 0x7FEB352D) & _LOW
+    x = ((x ^ (x >> 15)) * 0x846CA68B) & _LOW
+    return x ^ (x >> 16)

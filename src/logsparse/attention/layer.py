@@ -1,26 +1,229 @@
-"""(B, L, width) -> (B, L, width): multi-head self-attention whose queries and keys see their local context.
+"""(B, L, width) -> (B, L, width): multi-head self-attention with convolutional queries and keys.
+
+Queries and keys come from one convolution of `kernel` steps, values from each step alone. The kernel reads x once for
+all three and copies no window; results are channel-first, (B, C, L), as its attention reads them fastest. A norm of x
+that stands before them, if there is one, is computed on the way.
 
 Queries and keys come from one causal convolution of `kernel` steps, values from each step alone; kernel 1 is
 the canonical layer. Which cells attend to which is the pattern's business, how fast is `attend`'s. From the
 convolution to the output all memory is channel-first: both it and the attention kernel are fastest so.
 """
 
-# B batch, N paths, L length, W width, H heads, D head width, K kernel, C channels in, E channels out
-
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from logsparse.attention.attend import attend
-from logsparse.attention.convolve import Norm, project
-from logsparse.attention.inputs import check_starts
+from logsparse.attention.inputs import check_starts, without_padding
+from logsparse.attention.native import TYPES, check_shapes, check_starts_memory, define, extension, room, serves
 from logsparse.attention.pattern import Pattern
 from logsparse.checks import whole
 from logsparse.errors import ConfigError, DataError
+
+# B batch, L length, W width, K kernel, C channels of queries, keys or values each
+
+
+Projected = tuple[Tensor, Tensor, Tensor]
+Norm = tuple[Tensor, Tensor] | tuple[None, None]
+"""Gain and shift, (W,) each."""
+EPSILON = 1e-5
+
+
+def project(
+    x_BLW: Tensor,
+    weight_2CWK: Tensor,
+    bias_2C: Tensor,
+    weight_CW: Tensor,
+    bias_C: Tensor,
+    starts_B: Tensor | None,
+    norm: Norm = (None, None),
+) -> Projected:
+    """(B, L, W) -> queries, keys, values, (B, C, L) each; what stands before each start counts as zeros."""
+    parts = (x_BLW, weight_2CWK, bias_2C, weight_CW, bias_C)
+    if serves(*parts, *(part for part in norm if part is not None)):
+        projected: Projected = torch.ops.logsparse.project(*parts, starts_B, *norm)
+        return projected
+    return project_plainly(*parts, starts_B, norm)
+
+
+def project_plainly(
+    x_BLW: Tensor,
+    weight_2CWK: Tensor,
+    bias_2C: Tensor,
+    weight_CW: Tensor,
+    bias_C: Tensor,
+    starts_B: Tensor | None,
+    norm: Norm = (None, None),
+) -> Projected:
+    """The same in plain torch: the oracle, on any device and in any type."""
+    gain_W, shift_W = norm
+    x_BLW = without_padding(x_BLW, starts_B)
+    if gain_W is not None:
+        x_BLW = without_padding(F.layer_norm(x_BLW, gain_W.shape, gain_W, shift_W, EPSILON), starts_B)
+    x_BWL = x_BLW.mT
+    padded_BWT = F.pad(x_BWL, (weight_2CWK.shape[2] - 1, 0))
+    q_BCL, k_BCL = F.conv1d(padded_BWT, weight_2CWK, bias_2C).chunk(2, dim=1)
+    return q_BCL, k_BCL, F.conv1d(x_BWL, weight_CW[..., None], bias_C)
+
+
+def _project(
+    x_BLW: Tensor,
+    weight_2CWK: Tensor,
+    bias_2C: Tensor,
+    weight_CW: Tensor,
+    bias_C: Tensor,
+    starts_B: Tensor | None,
+    *norm: Tensor | None,
+) -> Projected:
+    _check(x_BLW, weight_2CWK, bias_2C, weight_CW, bias_C, starts_B, norm)
+    norm = _dense(norm)
+    out = _results(x_BLW, weight_CW)
+    (w_q, w_k), (b_q, b_k) = weight_2CWK.contiguous().chunk(2), bias_2C.contiguous().chunk(2)
+    weights, biases = (w_q, w_k, weight_CW.contiguous()), (b_q, b_k, bias_C.contiguous())
+    taps = (weight_2CWK.shape[2], weight_2CWK.shape[2], 1)
+    parts = [
+        (len(bias), tap, weight.data_ptr(), bias.data_ptr(), o.data_ptr())
+        for weight, bias, tap, o in zip(weights, biases, taps, out, strict=True)
+    ]
+    extension().convolve(*_whole(x_BLW, starts_B, norm), parts)
+    return out
+
+
+def _project_fake(x_BLW: Tensor, weight_2CWK: Tensor, bias_2C: Tensor, weight_CW: Tensor, *_: Any) -> Projected:
+    del weight_2CWK, bias_2C
+    return _results(x_BLW, weight_CW)
+
+
+def _project_backward(
+    grads: list[Tensor],
+    x_BLW: Tensor,
+    weight_2CWK: Tensor,
+    weight_CW: Tensor,
+    starts_B: Tensor | None,
+    *norm: Tensor | None,
+) -> list[Tensor]:
+    _check(x_BLW, weight_2CWK, None, weight_CW, None, starts_B, norm)
+    norm = _dense(norm)
+    (batch, length, width), (channels, kernel) = x_BLW.shape, (len(weight_CW), weight_2CWK.shape[2])
+    wanted = (batch, channels, length)
+    check_shapes(x=(x_BLW, tuple(x_BLW.shape)), **{f"grad {n}": (grad, wanted) for n, grad in enumerate(grads)})
+    # Turned: from results back to inputs, taps in reverse order.
+    turned = [part.transpose(0, 1).flip(2).contiguous() for part in weight_2CWK.chunk(2)]
+    turned.append(weight_CW.T.contiguous())
+    taps = (kernel, kernel, 1)
+    rooms = [room(tap * width) for tap in taps]
+    sizes = [channels * wide + room(channels) for wide in rooms] + [room(width)] * 2
+    threads = torch.get_num_threads()
+    sums = x_BLW.new_zeros(threads, sum(sizes))
+    grad_x = x_BLW.new_empty(batch, length, width)
+    parts = [
+        (channels, tap, weight.data_ptr(), grad.data_ptr(), *grad.stride())
+        for grad, tap, weight in zip(grads, taps, turned, strict=True)
+    ]
+    where = grad_x.data_ptr(), sums.data_ptr(), sums.shape[1]
+    extension().convolve_backward(*_whole(x_BLW, starts_B, norm), parts, *where)
+    found = sums.sum(0) if threads > 1 else sums[0]
+    weights, biases = [], []
+    *of_parts, gain, shift = torch.split(found, sizes)
+    for part, tap, wide in zip(of_parts, taps, rooms, strict=True):
+        weight = part[: channels * wide].view(channels, wide)[:, : tap * width]
+        weights.append(weight.reshape(channels, tap, width).mT)
+        biases.append(part[channels * wide :][:channels])
+    q_w, k_w, v_w = weights
+    of_norm = [] if norm[0] is None else [gain[:width].clone(), shift[:width].clone()]
+    return [grad_x, torch.cat([q_w, k_w]), torch.cat(biases[:2]), v_w.squeeze(2), biases[2].clone(), *of_norm]
+
+
+def _project_backward_fake(
+    grads: list[Tensor],
+    x_BLW: Tensor,
+    weight_2CWK: Tensor,
+    weight_CW: Tensor,
+    starts_B: Tensor | None,
+    *norm: Tensor | None,
+) -> list[Tensor]:
+    del grads, starts_B
+    whole = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in (x_BLW, weight_2CWK, weight_CW)]
+    biases = [x.new_empty(len(x)) for x in (weight_2CWK, weight_CW)]
+    of_norm = [part.new_empty(part.shape) for part in norm if part is not None]
+    return [whole[0], whole[1], biases[0], whole[2], biases[1], *of_norm]
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Projected) -> None:
+    del output
+    x_BLW, weight_2CWK, _, weight_CW, _, *rest = inputs
+    ctx.save_for_backward(x_BLW, weight_2CWK, weight_CW, *rest)
+
+
+def _gradients(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    found = torch.ops.logsparse.project_backward(list(grads), *ctx.saved_tensors)
+    return (*found[:5], None, *(found[5:] or (None, None)))
+
+
+_REST = "Tensor? starts, Tensor? gain, Tensor? shift"
+_INPUTS = f"Tensor x, Tensor weight_qk, Tensor bias_qk, Tensor weight_v, Tensor bias_v, {_REST}"
+define(f"project({_INPUTS}) -> (Tensor, Tensor, Tensor)", _project, _project_fake, (_gradients, _remember))
+define(
+    f"project_backward(Tensor[] grads, Tensor x, Tensor weight_qk, Tensor weight_v, {_REST}) -> Tensor[]",
+    _project_backward,
+    _project_backward_fake,
+)
+
+
+def _check(
+    x_BLW: Tensor,
+    weight_2CWK: Tensor,
+    bias_2C: Tensor | None,
+    weight_CW: Tensor,
+    bias_C: Tensor | None,
+    starts_B: Tensor | None,
+    norm: Sequence[Tensor | None],
+) -> None:
+    """The operator is public and reads plain memory: nothing wrong may reach it."""
+    if x_BLW.ndim != 3 or weight_2CWK.ndim != 3 or weight_CW.ndim != 2:
+        raise DataError(
+            "x must be (batch, length, width), weights (2 * channels, width, kernel) and (channels, width).",
+            got=f"{tuple(x_BLW.shape)}, {tuple(weight_2CWK.shape)} and {tuple(weight_CW.shape)}",
+            hint="call ConvAttention, which gives them.",
+        )
+    channels, width, kernel = len(weight_CW), x_BLW.shape[2], weight_2CWK.shape[2]
+    check_shapes(
+        x=(x_BLW, tuple(x_BLW.shape)),
+        weight_qk=(weight_2CWK, (2 * channels, width, kernel)),
+        bias_qk=(bias_2C, (2 * channels,)),
+        weight_v=(weight_CW, (channels, width)),
+        bias_v=(bias_C, (channels,)),
+        gain=(norm[0], (width,)),
+        shift=(norm[1], (width,)),
+    )
+    if (norm[0] is None) != (norm[1] is None):
+        raise DataError("A norm has a gain and a shift.", got="one of them", hint="give both, or none.")
+    check_starts(starts_B, x_BLW)
+    check_starts_memory(starts_B)
+
+
+def _results(x_BLW: Tensor, weight_CW: Tensor) -> Projected:
+    batch, length, _ = x_BLW.shape
+    return tuple(x_BLW.new_empty(batch, len(weight_CW), length) for _ in range(3))  # type: ignore[return-value]
+
+
+def _whole(x_BLW: Tensor, starts_B: Tensor | None, norm: Sequence[Tensor | None]) -> tuple[Any, ...]:
+    """What both passes take: x, the sizes, the starts, the norm."""
+    sizes = (TYPES[x_BLW.dtype], *x_BLW.shape, torch.get_num_threads())
+    starts, *addresses = (0 if part is None else part.data_ptr() for part in (starts_B, *norm))
+    return (x_BLW.data_ptr(), *x_BLW.stride()), sizes, starts, addresses, EPSILON
+
+
+def _dense(norm: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+    return tuple(part if part is None else part.contiguous() for part in norm)
+
+
+# B batch, N paths, L length, W width, H heads, D head width, K kernel, C channels in, E channels out
 
 
 class ConvAttention(nn.Module):

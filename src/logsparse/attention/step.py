@@ -19,10 +19,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from logsparse.attention.backends import choose_step
+from logsparse.attention.attend import choose_step
 from logsparse.attention.inputs import check_pattern, check_starts, check_tensor
 from logsparse.attention.pattern import Pattern
-from logsparse.attention.shifted import real, take
+from logsparse.attention.plain import real, take
 from logsparse.checks import whole
 from logsparse.errors import ConfigError, DataError
 

@@ -12,16 +12,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from logsparse.baselines.estimate import Answer, Kind, Task, check_model
+from logsparse.baselines.estimate import Answer, Kind, Task, answers, check_model
 from logsparse.baselines.naive import SeasonalNaive, check_season
-from logsparse.baselines.workers import answers
 from logsparse.checks import truth, whole
 from logsparse.data.calendar import FARTHEST
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.errors import ConfigError
-from logsparse.facts import a_list, array, entries, require, whole_number
 from logsparse.forecast import Forecast, Forecaster
 from logsparse.progress import Progress
+from logsparse.storage import a_list, array, entries, require, whole_number
 
 # S series, H steps of the horizon, Q quantile levels
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from logsparse.config import Config
-from logsparse.data.known import Known
 from logsparse.data.panel import Panel
+from logsparse.data.series_index import Known
 from logsparse.defaults import recommend
 from logsparse.forecaster import LogSparse
 from logsparse.model.network import Network

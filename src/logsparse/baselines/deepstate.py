@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from logsparse.checks import is_number, whole
 from logsparse.config import Config
 from logsparse.data.calendar import FARTHEST
-from logsparse.data.known import Known
 from logsparse.data.panel import Panel
+from logsparse.data.series_index import Known
 from logsparse.defaults import recommend
 from logsparse.errors import ConfigError
-from logsparse.facts import entries, number, whole_number
 from logsparse.forecaster import LogSparse
 from logsparse.model.network import Network
 from logsparse.model.statespace import Structural, Structure
+from logsparse.storage import entries, number, whole_number
 from logsparse.train.batches import TrainingSet
 
 

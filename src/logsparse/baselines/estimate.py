@@ -2,12 +2,25 @@
 
 All of statsforecast that is used stands here. A task and its answer hold nothing but numbers, texts, lists and dicts,
 so that they can be sent to another process, and saved.
+
+Tasks -> answers, many at a time: each worker is a process of its own that reads and writes lines of JSON.
+
+multiprocessing would import the caller's script once more in every process, and so run what is not behind
+`if __name__ == "__main__"` again. These workers import the library and nothing else; nothing is pickled.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from queue import SimpleQueue
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -15,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logsparse.checks import is_number
-from logsparse.facts import a_list, entries, number, require, text, whole_number, wholes
+from logsparse.storage import a_list, entries, number, require, text, whole_number, wholes
 
 Kind = Literal["arima", "ets"]
 Task = dict[str, Any]
@@ -152,3 +165,106 @@ def _ets(values: Doubles, season: int, model: Task | None, horizon: int) -> Answ
 def _read(found: dict[str, Any]) -> Answer:
     mean_H, high_H = (np.asarray(found[key], np.float64) for key in ("mean", f"hi-{_PERCENT}"))
     return {"mean": mean_H.tolist(), "spread": ((high_H - mean_H) / _DEVIATIONS).tolist()}
+
+
+# A worker starts in some three seconds; a process for fewer estimates than this gains nothing. Filtering forward takes
+# about a hundredth of an estimate.
+_ESTIMATES_A_WORKER, _FORWARDS_AN_ESTIMATE = 4, 100
+# Workers stand in for threads: each gets one.
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+# Ctrl-C reaches every process of a terminal; that of the caller answers it.
+_SERVE = """
+import json, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.path[:] = json.loads(sys.argv[1])
+from logsparse.baselines.estimate import serve
+serve()
+"""
+
+
+def answers(tasks: Sequence[Task], processes: int, done: Callable[[], object]) -> list[Answer]:
+    """In the order of the tasks; `done` is called after each. Few tasks, or one process, are worked off here."""
+    afresh = sum(task["model"] is None for task in tasks)
+    estimates = afresh + (len(tasks) - afresh) // _FORWARDS_AN_ESTIMATE
+    count = min(processes, estimates // _ESTIMATES_A_WORKER)
+    if count < 2:
+        found = []
+        for task in tasks:
+            found.append(answer(task))
+            done()
+        return found
+    free: SimpleQueue[_Worker] = SimpleQueue()
+    workers = [_Worker() for _ in range(count)]
+    for worker in workers:
+        free.put(worker)
+
+    def ask(task: Task) -> Answer:
+        worker = free.get()
+        try:
+            return worker.ask(task)
+        finally:
+            free.put(worker)
+
+    pool = ThreadPoolExecutor(count)
+    try:
+        places = {pool.submit(ask, task): place for place, task in enumerate(tasks)}
+        given: list[Answer] = [{} for _ in tasks]
+        for future in as_completed(places):
+            given[places[future]] = future.result()
+            done()
+        return given
+    finally:
+        # After Ctrl-C nothing must wait for a task under way: its process is killed, which ends its thread.
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.kill()
+        pool.shutdown()
+        for worker in workers:
+            worker.close()
+
+
+class _Worker:
+    """One process; where a task kills it, a new one takes the next."""
+
+    process: subprocess.Popen[str] | None = None
+
+    def ask(self, task: Task) -> Answer:
+        if self.process is None:
+            self.process = subprocess.Popen(  # noqa: S603 (our own code, no shell)
+                [sys.executable, "-c", _SERVE, json.dumps(sys.path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=os.environ | _ONE_THREAD,
+            )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        line = ""
+        with suppress(OSError):  # where the process is gone, so is its end of the pipe
+            self.process.stdin.write(json.dumps(task) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        if not line:
+            self.close()
+            return {"failed": "its process died"}
+        found: Answer = json.loads(line)
+        return found
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            with suppress(OSError), self.process:  # closes the pipes, waits for the end
+                pass
+            self.process = None
+
+
+def serve() -> None:
+    """What a worker does: a line with a task in, a line with its answer out, until no more come."""
+    out, sys.stdout = sys.stdout, sys.stderr  # prints of other libraries must not stand between the answers
+    for line in sys.stdin:
+        out.write(json.dumps(answer(json.loads(line))) + "\n")
+        out.flush()

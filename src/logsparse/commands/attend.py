@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logsparse.commands.options import Future, History, Model
-from logsparse.commands.printing import number, print_table, say
+from logsparse.commands.options import Future, History, Model, number, print_table, say
 
 if TYPE_CHECKING:
     from logsparse.data.panel import SeriesId
@@ -33,7 +32,7 @@ def attend(
     from logsparse.errors import ConfigError
     from logsparse.forecaster import LogSparse
     from logsparse.pictures import check_picture, save_figure
-    from logsparse.saved import load
+    from logsparse.registry import load
 
     check_picture(out)
     forecaster = load(model)

@@ -17,10 +17,13 @@ from logsparse.commands.options import (
     Preset,
     TargetCol,
     TimeCol,
+    check_out,
     columns,
+    print_scores,
+    say,
     set_method,
+    write_table,
 )
-from logsparse.commands.printing import check_out, print_scores, say, write_table
 
 if TYPE_CHECKING:
     from logsparse.forecast import Forecaster
@@ -48,9 +51,9 @@ def backtest(
     freq: FreqText = None,
 ) -> None:
     """Forecast DATA at past cutoffs and score what came out."""
-    from logsparse.backtesting import backtest as run
     from logsparse.data.columns import Columns
     from logsparse.data.frame import to_panel
+    from logsparse.evaluation.backtest import backtest as run
 
     check_out(out)
     forecaster = _forecaster(model, horizon, preset)
@@ -73,13 +76,13 @@ def _forecaster(model: str, horizon: int | None, preset: str | None) -> Forecast
     from dataclasses import replace
 
     from logsparse import presets
-    from logsparse.baselines import NAMES, named
     from logsparse.errors import ConfigError
+    from logsparse.registry import NAMES, named
 
     path = Path(model)
     # A name needs no torch: a folder is looked into only where one is.
     if (path / "config.json").exists() or (model not in NAMES and (path.exists() or os.sep in model)):
-        from logsparse.saved import load
+        from logsparse.registry import load
 
         if preset is not None:
             raise ConfigError(

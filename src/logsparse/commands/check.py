@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from logsparse.commands.options import Data, FreqText, IdCol, TargetCol, TimeCol, columns
-from logsparse.commands.printing import print_rows, span
+from logsparse.commands.options import Data, FreqText, IdCol, TargetCol, TimeCol, columns, print_rows, span
 
 
 def check(
@@ -12,8 +11,8 @@ def check(
     """Say what was recognised in DATA: series, step, gaps, span."""
     import numpy as np
 
-    from logsparse.data.clock import stamps
     from logsparse.data.frame import to_panel
+    from logsparse.data.times import stamps
 
     panel = to_panel(data, **columns(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq))
     empty_S = [int(np.isnan(panel[i]).sum()) for i in range(len(panel))]

@@ -19,8 +19,9 @@ from logsparse.commands.options import (
     Until,
     columns,
     listed,
+    print_rows,
+    say,
 )
-from logsparse.commands.printing import print_rows, say
 
 if TYPE_CHECKING:
     from logsparse.commands.settings import Changes
@@ -54,11 +55,11 @@ def fit(
 ) -> None:
     """Train a model on DATA. Stopped by Ctrl-C or SIGTERM, or killed, it goes on when the command is given again."""
     from logsparse import presets
-    from logsparse.commands.resume import claim
+    from logsparse.commands.options import claim
     from logsparse.commands.settings import Changes
-    from logsparse.data.clock import clock_time
     from logsparse.data.files import check_writable
     from logsparse.data.frame import to_panel
+    from logsparse.data.times import clock_time
     from logsparse.errors import ConfigError
     from logsparse.folder import check_replaceable
     from logsparse.forecaster import LogSparse

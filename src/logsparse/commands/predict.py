@@ -7,8 +7,17 @@ from typing import Annotated
 
 import typer
 
-from logsparse.commands.options import Future, History, MethodName, Model, listed, set_method
-from logsparse.commands.printing import check_out, print_rows, write_table
+from logsparse.commands.options import (
+    Future,
+    History,
+    MethodName,
+    Model,
+    check_out,
+    listed,
+    print_rows,
+    set_method,
+    write_table,
+)
 
 
 def predict(
@@ -25,8 +34,8 @@ def predict(
     """Forecast the steps after the end of DATA, or of the data that MODEL was fitted on."""
     from logsparse.data.columns import TIME
     from logsparse.errors import ConfigError
-    from logsparse.levels import check_levels
-    from logsparse.saved import load
+    from logsparse.forecast import check_levels
+    from logsparse.registry import load
 
     check_out(out)
     _check_apart(out, model, data, future)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from logsparse.commands.printing import say
+from logsparse.commands.options import say
 
 
 def report(
@@ -21,7 +21,7 @@ def report(
 
     maker = None
     if model is not None:
-        from logsparse.saved import load
+        from logsparse.registry import load
 
         maker = load(model)
     say(f"wrote {run(results, out, model=maker, title=title)}")

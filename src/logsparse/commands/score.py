@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from logsparse.commands.printing import check_out, print_scores
+from logsparse.commands.options import check_out, print_scores
 
 
 def score(

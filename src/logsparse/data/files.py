@@ -1,19 +1,179 @@
-"""A path -> polars table, read when its columns are asked for; a polars table -> a whole file or none."""
+"""A path (csv, parquet, feather, a folder of parts) -> polars table, read on demand; a polars table -> a whole file."""
 
 from __future__ import annotations
 
+import csv
 import os
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 import polars as pl
 
-from logsparse.data.delimited import read_csv
-from logsparse.data.memory import A_COLUMN_BESIDE, check_memory
-from logsparse.data.parts import scan_folder
-from logsparse.data.reading import check_path, reading
+from logsparse.data.columns import names_once
+from logsparse.data.panel import A_COLUMN_BESIDE, CSV_TIMES, check_memory, check_path, reading
 from logsparse.errors import DataError
 from logsparse.storage import unwritable, whole_file
+
+_NO_VALUE = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
+# A whole field such as 3,14: where something else separates, the comma is a decimal point.
+_DECIMAL_COMMA = r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?"
+_LINES_TO_LOOK_AT = 100
+_LONGEST_LINE = 2**24
+# Types come from the whole file; it is read a second time only where these rows do not tell.
+_ROWS_TO_INFER = 10_000
+# zip, gzip, bzip2, xz, zstandard, zlib: polars would unpack some of them, to any size.
+_PACKED = (b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x9c", b"x\xda")
+
+
+def read_csv(path: Path, ids: str | None) -> pl.DataFrame:
+    """The whole file; the column named `ids` stays exactly as written, 007 and NA included. Times stay text."""
+    check_memory(CSV_TIMES * path.stat().st_size, f"the rows of {path}")
+    try:
+        head = _head(path)
+        separator = max(",;\t", key=(head or [""])[0].count)
+        names = names_once(next(csv.reader(head, delimiter=separator), []))
+        return _without_blank_lines(_read(path, separator, names, ids, head[1:]))
+    except csv.Error as error:
+        raise DataError.unreadable(path, f"a first line that is no header ({error})") from error
+    except (UnicodeDecodeError, pl.exceptions.ComputeError) as error:
+        if isinstance(error, UnicodeDecodeError) or "utf-8" in str(error).lower() or "utf8" in str(error).lower():
+            raise DataError.unreadable(path, "text that is not UTF-8", "save it as UTF-8.") from error
+        raise
+
+
+def _head(path: Path) -> list[str]:
+    """The first lines, as far as they are text in lines: what is packed, or has no line end, is not read further."""
+    with path.open("rb") as file:
+        if file.read(6).startswith(_PACKED):
+            raise DataError.unreadable(path, "a packed file", "unpack it first.")
+    head: list[str] = []
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        while len(head) < _LINES_TO_LOOK_AT and (line := lines.readline(_LONGEST_LINE)):
+            if len(line) == _LONGEST_LINE:
+                raise DataError.unreadable(path, f"a line of {_LONGEST_LINE:,} characters or more")
+            head.append(line)
+    return head
+
+
+def _read(path: Path, separator: str, names: list[str], ids: str | None, first: list[str]) -> pl.DataFrame:
+    field = re.compile(rf'(?:^|{separator})"?{_DECIMAL_COMMA}"?(?:{separator}|\s*$)')
+    comma = separator != "," and any(field.search(line) for line in first)
+    table = _typed(path, separator, names, comma=comma)
+    texts = [name for name, kind in table.schema.items() if kind == pl.String and name != ids]
+    if separator != "," and not comma and any(table[name].str.contains(f"^{_DECIMAL_COMMA}$").any() for name in texts):
+        table = _typed(path, separator, names, comma=True)
+    if ids in table.columns:
+        column = pl.read_csv(path, separator=separator, columns=[table.columns.index(ids)], infer_schema=False)
+        table = table.with_columns(column.to_series().alias(ids))
+    # A column without any value would be taken for text.
+    return table.with_columns(pl.lit(None).alias(c.name) for c in table if c.null_count() == len(c) and c.name != ids)
+
+
+def _typed(path: Path, separator: str, names: list[str], *, comma: bool) -> pl.DataFrame:
+    def infer(rows: int | None) -> pl.DataFrame:
+        return pl.read_csv(
+            path, separator=separator, decimal_comma=comma, infer_schema_length=rows, null_values=_NO_VALUE
+        )
+
+    try:
+        table = infer(_ROWS_TO_INFER)
+        # A column that begins empty is taken for text; any other type that later rows contradict is an error.
+        guessed = any(c.dtype == pl.String and c[:_ROWS_TO_INFER].count() == 0 < c.count() for c in table)
+    except pl.exceptions.ComputeError:
+        guessed = True
+    if guessed:
+        table = infer(None)
+    if len(names) == table.width:
+        table.columns = names  # polars gives doubles names of its own
+    return table
+
+
+def _without_blank_lines(table: pl.DataFrame) -> pl.DataFrame:
+    blank = table.select(pl.all_horizontal(pl.all().is_null())).to_series()
+    return table.filter(~blank) if blank.any() else table
+
+
+_PARTS_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class _Part:
+    path: Path
+    lazy: pl.LazyFrame
+    schema: pl.Schema
+
+
+def scan_folder(folder: Path, needed: Sequence[str]) -> pl.LazyFrame:
+    """All parts below the folder, hidden ones left out; the columns `needed` must agree, others may differ."""
+    inside = [path.relative_to(folder) for path in sorted(folder.rglob("*.parquet")) if not path.is_dir()]
+    # Names that begin so are other programs' notes and unfinished work, as for Spark and pyarrow.
+    visible = [path for path in inside if not any(part.startswith((".", "_")) for part in path.parts)]
+    if not visible:
+        raise DataError.unreadable(folder, "a folder without parquet files in it")
+    parts = [_scan_part(folder, path) for path in visible]
+    if all(part.schema == parts[0].schema for part in parts) and not any("=" in str(path.parent) for path in visible):
+        return pl.scan_parquet([part.path for part in parts], hive_partitioning=False, glob=False)
+    names = dict.fromkeys(name for part in parts for name in part.schema)
+    kinds = {name: _kind(name, parts, needed) for name in names}
+    return pl.concat(
+        [
+            part.lazy.select(pl.col(name).cast(kind) for name in part.schema if (kind := kinds[name]) is not None)
+            for part in parts
+        ],
+        how="diagonal",
+    )
+
+
+def _scan_part(folder: Path, path: Path) -> _Part:
+    check_path(folder / path)
+    lazy = pl.scan_parquet(folder / path, hive_partitioning=False, glob=False)
+    schema = lazy.collect_schema()
+    for part in path.parent.parts:
+        name, equals, value = part.partition("=")
+        if equals and name not in schema:
+            text = None if value == _PARTS_NO_VALUE else unquote(value)
+            lazy = lazy.with_columns(pl.lit(text, pl.String).alias(name))
+    return _Part(folder / path, lazy, lazy.collect_schema())
+
+
+def _kind(name: str, parts: list[_Part], needed: Sequence[str]) -> pl.DataType | type[pl.DataType] | None:
+    """The type that holds the column in every part; None for a column that has none and that nobody asked for."""
+    first = next(part for part in parts if name in part.schema)
+    lacking = next((part for part in parts if name not in part.schema), None)
+    if lacking and name in needed:
+        raise _disagree(name, f"it in {first.path.name}, but not in {lacking.path.name}")
+    found = {part.schema[name]: part for part in parts if name in part.schema}
+    kinds = [kind for kind in found if kind != pl.Null]
+    if len(kinds) <= 1:
+        return kinds[0] if kinds else pl.Null()
+    if all(kind.is_integer() for kind in kinds):
+        return pl.Int64()
+    if all(kind.is_numeric() for kind in kinds):
+        return pl.Float64()
+    if all(kind in (pl.Date, pl.Datetime) for kind in kinds):
+        zones = {getattr(kind, "time_zone", None) for kind in kinds}
+        if len(zones) == 1:
+            finest = any(getattr(kind, "time_unit", "us") == "ns" for kind in kinds)
+            return pl.Datetime("ns" if finest else "us", zones.pop())
+    if all(kind in (pl.String, pl.Categorical, pl.Enum) for kind in kinds):
+        return pl.String()
+    if name in needed:
+        one = kinds[0]
+        other = next((kind for kind in kinds if type(kind) is not type(one)), kinds[-1])
+        raise _disagree(name, f"{one} in {found[one].path.name}, {other} in {found[other].path.name}")
+    return None if any(kind.is_nested() for kind in kinds) else pl.String()
+
+
+def _disagree(name: str, got: str) -> DataError:
+    return DataError(
+        f"The parts of a folder must agree on the column {name!r}.",
+        got=got,
+        hint="write the parts alike, or leave out those that do not belong.",
+    )
+
 
 FileKinds = {
     ".parquet": "parquet",

@@ -1,4 +1,4 @@
-"""Histories -> centre and scale of each: a window is told as (z - centre) / scale, and drawn with its scale.
+"""Histories -> centre and scale of each window; values of earlier seasons -> their mean and spread at every position.
 
 DeepAR's scale, and the paper's, is 1 + mean |z|, with centre 0. The 1 has a unit: shares of a road's use and watts are
 not treated alike; without it, mean |z|, they are. Both leave a series that varies little around a high level almost
@@ -6,10 +6,14 @@ constant; its deviation from its mean is what a network can see. Only the histor
 observed steps count. A history of zeros says nothing of the unit: its scale is the mean size of what was learned of its
 series, or of a typical series where that was all zeros too, so that data in another unit are treated alike. Only with
 1 + mean |z|, which has a unit anyway, it is 1.
+
+A season ago says what was; four weeks of the same hour say what is usual, and how sure that is. Only steps that are
+known at the forecast start count, for every position of the horizon: a profile never waits for a forecast.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -145,3 +149,44 @@ def _rolling_sum(size_T: Doubles, context: int) -> Doubles:
     # A run that is one whole block is both its end and its beginning: count it once.
     sums[::context] = heads_T[context - 1 :: context]
     return sums
+
+
+# B windows, L steps of a window, E = reach + L steps, R profiles
+
+
+@dataclass(frozen=True)
+class Profile:
+    """So many earlier values, `step` steps apart."""
+
+    step: int
+    count: int
+
+    def back(self, horizon: int) -> range:
+        """How many steps each lies back: the nearest is known from the first step of the horizon to its last."""
+        nearest = -(-horizon // self.step)
+        return range(nearest * self.step, (nearest + self.count) * self.step, self.step)
+
+
+def reach(lags: Sequence[int], profiles: Sequence[Profile], horizon: int) -> int:
+    """Steps before a position that its inputs look back at."""
+    return max(*lags, *(profile.back(horizon)[-1] for profile in profiles), 1)
+
+
+def profile_of(
+    values_BE: Floats, observed_BE: NDArray[np.bool_], back: range, length: int
+) -> tuple[Doubles, Doubles, NDArray[np.bool_]]:
+    """Mean, mean distance from it, and whether there was anything (else both are 0), (B, L) each.
+
+    Values that were not observed are 0.
+    """
+    size = values_BE.shape[1] - length
+    cuts = [slice(size - steps, size - steps + length) for steps in back]
+    total_BL, away_BL = np.zeros((2, len(values_BE), length))
+    count_BL = np.zeros((len(values_BE), length), np.int64)
+    for cut in cuts:
+        total_BL += values_BE[:, cut]
+        count_BL += observed_BE[:, cut]
+    mean_BL = total_BL / np.maximum(count_BL, 1)
+    for cut in cuts:
+        away_BL += np.abs(values_BE[:, cut] - mean_BL) * observed_BE[:, cut]
+    return mean_BL, away_BL / np.maximum(count_BL, 1), count_BL > 0

@@ -17,8 +17,7 @@ from torch import Tensor
 from logsparse.data.calendar import Ints
 from logsparse.data.features import Features
 from logsparse.data.panel import Panel
-from logsparse.data.profile import Profile, profile_of, reach
-from logsparse.data.scale import Scaling
+from logsparse.data.scale import Profile, Scaling, profile_of, reach
 from logsparse.errors import ConfigError
 
 # B windows, L = context + horizon steps, E = reach + L steps, K lags, R profiles, F features, C static columns

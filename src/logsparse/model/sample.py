@@ -10,12 +10,12 @@ from hashlib import blake2b
 import numpy as np
 import torch
 
-from logsparse.allocator import kept_memory
-from logsparse.data.candidates import Pairs
 from logsparse.data.panel import Floats, Panel
+from logsparse.data.sampler import Pairs
 from logsparse.data.windows import Windows
 from logsparse.model.decode import Keys, draws
 from logsparse.model.network import Decoded, Network
+from logsparse.process import kept_memory
 
 # W windows, U series, B windows of a batch, N sample paths, H horizon, Q quantile levels, X anything
 

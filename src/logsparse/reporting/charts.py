@@ -1,16 +1,19 @@
-"""Arrays -> the figures of a report, in the size that they are read in. Looks only."""
+"""Arrays -> the figures of a report -> SVG text that stands within a page."""
 
 from __future__ import annotations
 
+import base64
+import io
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup, escape
 
-from logsparse.pictures import FORECAST, INK, draw_fan, draw_losses, new_figure
-from logsparse.reporting.numbers import Level
-from logsparse.reporting.shown import Window
+from logsparse.pictures import FORECAST, INK, TRUTH, draw_fan, draw_losses, new_figure, settle
+from logsparse.reporting.numbers import Level, Window
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -176,3 +179,63 @@ def _finish(axes: Axes, columns: int = 3) -> None:
     look = {"frameon": False, "fontsize": 9, "labelcolor": MUTED, "handlelength": 1.4, "columnspacing": 1.2}
     place = {"bbox_to_anchor": (0, 1), "borderaxespad": 0.2, "ncols": columns}
     axes.legend([*named.values()], [*named], loc="lower left", **place, **look)
+
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Drawn colour -> the page's, which knows light and dark.
+COLOURS = {
+    INK: "--ink",
+    "#000000": "--ink",
+    "#262626": "--ink",
+    "#b0b0b0": "--naive",
+    FORECAST: "--forecast",
+    TRUTH: "--truth",
+    GREY: "--naive",
+    MUTED: "--muted",
+}
+# A picture of more characters than this is sent as points instead of lines.
+LARGEST = 400_000
+
+
+def inline(figure: Figure, *, key: str, says: str, foreign: bool = False) -> Markup:
+    """The figure as it is (`foreign`, on white paper) or in the page's colours; `key` tells its ids from others'."""
+    text = _svg(figure, key, transparent=not foreign)
+    if len(text) > LARGEST:
+        return _points(figure, says)
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL)
+    text = re.sub(r'\bid="', f'id="{key}-', text)
+    text = re.sub(r'(href="#|url\(#)', rf"\g<1>{key}-", text)
+    text = re.sub(r'\bd="[^"]*"', _rounded, text)
+    if not foreign:
+        for drawn, name in COLOURS.items():
+            text = text.replace(drawn, f"var({name})")
+    view = re.search(r'viewBox="[^"]*"', text)
+    assert view, "matplotlib always writes one"
+    rest = text[text.index(">") + 1 :]
+    kind = "paper" if foreign else "drawn"
+    return Markup(f'<svg class="{kind}" {view[0]} role="img" aria-label="{escape(says)}">{rest.strip()}')  # noqa: S704
+
+
+def _svg(figure: Figure, key: str, *, transparent: bool) -> str:
+    import matplotlib as mpl
+
+    file = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": key, "svg.fonttype": "none"}):
+        settle(figure)
+        figure.savefig(file, format="svg", transparent=transparent, metadata={"Date": None})
+    return file.getvalue()
+
+
+def _rounded(path: re.Match[str]) -> str:
+    """Hundredths of a point are enough."""
+    return re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), path[0])
+
+
+def _points(figure: Figure, says: str) -> Markup:
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=150)
+    data = base64.b64encode(file.getvalue()).decode()
+    return Markup('<img class="paper" alt="{}" src="data:image/png;base64,{}">').format(says, data)

@@ -10,11 +10,10 @@ import torch
 
 from logsparse.config import Config, TrainConfig
 from logsparse.data.calendar import Ints
-from logsparse.data.candidates import Candidates, Pairs, epoch, learned_steps, split
 from logsparse.data.features import Features
 from logsparse.data.panel import Panel
-from logsparse.data.profile import Profile, reach
-from logsparse.data.sampler import Sampler
+from logsparse.data.sampler import Candidates, Pairs, Sampler, epoch, learned_steps, split
+from logsparse.data.scale import Profile, reach
 from logsparse.data.windows import Batch, Windows
 from logsparse.train.distributed import Ranks
 

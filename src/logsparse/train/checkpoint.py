@@ -1,4 +1,4 @@
-"""Tensors and JSON values -> a folder that is whole at every moment -> the same tensors and values.
+"""Tensors and JSON values -> a checkpoint that is whole at every moment -> the same again, checked part by part.
 
 A checkpoint is a pair of files: `<name>.json`, and the safetensors file it names together with its checksum.
 New tensors are written beside the old ones, under a name made of their checksum; renaming the JSON file into
@@ -8,25 +8,133 @@ A folder has one writer at a time.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as unpack
+from safetensors.torch import save as pack
+from torch import Tensor, nn
 
+from logsparse.config import TrainConfig
+from logsparse.data.panel import Panel
 from logsparse.errors import DataError
-from logsparse.storage import clear_parts, read_file, seal, write_whole
-from logsparse.train.sealed import (
-    check_document,
-    pack_document,
-    pack_tensors,
-    plain,
-    unpack_object,
-    unpack_tensors,
+from logsparse.model.network import Network
+from logsparse.storage import (
+    Refusal,
+    clear_parts,
+    entries,
+    make_folder,
+    number,
+    read_file,
+    require,
+    seal,
+    turn,
+    whole_number,
+    write_whole,
+    writing,
 )
+from logsparse.train.batches import TrainingSet
+from logsparse.train.optim import BertAdam, EarlyStopping, WeightAverage, optimiser_state
+
+
+def pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
+    """Tensors with names and number types that come back, since what cannot be read must not replace what can."""
+    try:
+        unpack(pack({key: torch.empty(0, dtype=tensor.dtype) for key, tensor in tensors.items()}))
+    except (SafetensorError, KeyError, UnicodeEncodeError) as error:
+        raise TypeError(f"Tensors must have names and number types that safetensors knows. {error}") from error
+    apart: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for key, tensor in tensors.items():
+        dense = tensor.detach().cpu().contiguous()
+        memory = dense.untyped_storage().data_ptr()
+        # safetensors refuses tensors that share memory, as tied weights do; all others go without a copy.
+        apart[key] = dense.clone() if memory in seen else dense
+        seen.add(memory)
+    return pack(apart)
+
+
+def unpack_tensors(path: Path, blob: bytes, refuse: Refusal) -> dict[str, Tensor]:
+    try:
+        tensors = unpack(blob)
+    except (SafetensorError, KeyError) as error:  # KeyError: a number type that torch does not have
+        raise refuse(path, f"no safetensors content ({error})") from error
+    # Sorted: safetensors gives them in an order that changes from process to process.
+    return dict(sorted(tensors.items()))
+
+
+def check_tensors(needed: Mapping[str, Tensor], found: Mapping[str, Tensor], what: str) -> None:
+    """Refuse tensors that are not the needed ones by name, shape and number type, or that are not finite."""
+    for name in sorted(needed.keys() ^ found.keys()):
+        must, is_ = ("one that its settings ask for", found[name].shape) if name in found else ("there", None)
+        require(f"{what} {name}", must, is_, holds=False)
+    for name, tensor in found.items():
+        for quality in ("shape", "dtype"):
+            is_, must = getattr(tensor, quality), getattr(needed[name], quality)
+            require(f"{what} {name}", f"of {quality} {must}", is_, holds=is_ == must)
+        require(f"{what} {name}", "finite", "other numbers", holds=are_finite(tensor))
+
+
+def are_finite(tensor: Tensor) -> bool:
+    """Of any number type: torch does not look for infinities in those of 8 bits."""
+    return bool((tensor.float() if tensor.itemsize == 1 else tensor).isfinite().all())
+
+
+def plain(values: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """The values after a trip through JSON, which must not change them: tuples and number keys would change."""
+    rule = f"{what} must be plain JSON: text keys, lists, finite numbers."
+    try:
+        back: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"{rule} {error}") from error
+    if back != values:
+        raise TypeError(rule)
+    return back
+
+
+def pack_document(content: Mapping[str, Any], *, indent: int | None = 1) -> bytes:
+    """JSON that carries the checksum of its own values, so that any edit shows."""
+    return json.dumps({**content, "sha256": _digest(content)}, indent=indent, allow_nan=False).encode()
+
+
+def check_document(path: Path, document: dict[str, Any], refuse: Refusal) -> dict[str, Any]:
+    content = {key: value for key, value in document.items() if key != "sha256"}
+    if document.get("sha256") != _digest(content):
+        raise refuse(path, "content that does not match its checksum")
+    return content
+
+
+def unpack_object(path: Path, blob: bytes, refuse: Refusal) -> dict[str, Any]:
+    try:
+        value = json.loads(blob, parse_constant=_refuse_constant, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise refuse(path, f"no valid JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise refuse(path, "JSON that is no object")
+    return value
+
+
+def _refuse_constant(constant: str) -> float:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if isfinite(number) else _refuse_constant(digits)
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
 
 FORMAT = "logsparse-checkpoint"
 VERSION = 1
@@ -108,3 +216,161 @@ def damaged(path: Path, reason: str) -> DataError:
         got=reason,
         hint="use another checkpoint, or start the run anew in an empty folder.",
     )
+
+
+Identity = dict[str, Any]
+"""Plain JSON."""
+
+
+def identity(network: Network, data: TrainingSet, train: TrainConfig, seed: int) -> Identity:
+    """The same for the same seed, settings, network and data, and for nothing else."""
+    return {
+        "seed": seed,
+        "train": asdict(train),
+        "network": _identity_digest(f"{type(network).__name__} {network.config}"),
+        "data": _fingerprint_of(data),
+    }
+
+
+def differences(then: Mapping[str, Any], now: Identity) -> list[str]:
+    """In words, the settings by name with both values; empty for the same run."""
+    parts = {"network": "another network", "data": "other data"}
+    found = [words for part, words in parts.items() if then.get(part) != now[part]]
+    if then.get("seed") != now["seed"]:
+        found.append(f"seed {now['seed']} (then {then.get('seed')})")
+    was = then.get("train")
+    if not isinstance(was, dict):
+        return [*found, "no settings"]
+    return found + [
+        f"train.{name} {_shown(value)} (then {_shown(was.get(name))})"
+        for name, value in now["train"].items()
+        if was.get(name) != value
+    ]
+
+
+def fingerprint(panel: Panel) -> str:
+    """The same for the same series, values and covariates, and for nothing else."""
+    digest = sha256()
+    facts: list[Any] = [panel.ids, str(panel.freq), panel.starts.tolist(), panel.lengths.tolist()]
+    static = {name: (column.categories, column.codes.tolist()) for name, column in panel.static.items()}
+    digest.update(repr((facts, static, list(panel.covariates))).encode())
+    for series in range(len(panel)):
+        digest.update(panel[series].tobytes())
+    for covariate in panel.covariates.values():
+        digest.update(covariate.tobytes())
+    return digest.hexdigest()
+
+
+def _fingerprint_of(data: TrainingSet) -> str:
+    """Of both panels, and of how windows are cut from them."""
+    windows = data.windows
+    panels = [windows.panel] if data.validation_windows is windows else [windows.panel, data.validation_windows.panel]
+    cut = (windows.context, windows.horizon, data.features.names, data.mostly_blind)
+    return _identity_digest(repr((cut, [fingerprint(panel) for panel in panels])))
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else f"{value}"
+
+
+def _identity_digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+PARTS = ("weights", "best", "optimiser", "average")
+
+
+def seed_folder(folder: Path, seed: int) -> Path:
+    """Where the checkpoints of one seed are."""
+    return folder / f"seed-{seed}"
+
+
+@contextmanager
+def alone(folder: Path | None, seeds: Iterable[int]) -> Iterator[None]:
+    """For the time of the block no other training writes checkpoints of these seeds; a killed one lets go of them."""
+    with ExitStack() as held:
+        for place in (seed_folder(folder, seed) for seed in seeds if folder):
+            with writing("The folder of a training", place):
+                make_folder(place)
+            if not held.enter_context(turn(place, wait=False)):
+                raise DataError(
+                    "A folder must have one training at a time.",
+                    got=f"another that is at work in {place}",
+                    hint="wait until it has ended, or give another folder.",
+                )
+        yield
+
+
+def under(part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Named as those of this part."""
+    return {f"{part}/{name}": tensor for name, tensor in tensors.items()}
+
+
+def checked_parts(
+    checkpoint: Checkpoint,
+    network: nn.Module,
+    optim: torch.optim.Optimizer,
+    average: WeightAverage | None,
+    stopping: EarlyStopping,
+    steps: int,
+) -> dict[str, dict[str, Tensor]]:
+    """The tensors by part; an UnfitError names what cannot be of this training."""
+    state, tensors = checkpoint.state, checkpoint.tensors
+    entries("state", state, "step", "story", "optimiser", "average", "stopping")
+    step = whole_number("state/step", state["step"], 1, steps)
+    found: dict[str, dict[str, Tensor]] = {part: {} for part in PARTS}
+    for name, tensor in tensors.items():
+        part, _, rest = name.partition("/")
+        require(name, f"of {', '.join(PARTS)}", part, holds=part in PARTS)
+        found[part][rest] = tensor
+    for part in ("weights", "best"):
+        check_tensors(network.state_dict(), found[part], part)
+    check_tensors(average.average if average else {}, found["average"], "average")
+    if average:
+        counts = entries("state/average", state["average"], "decay", "updates")
+        number("state/average/decay", counts["decay"], average.decay, average.decay)
+        whole_number("state/average/updates", counts["updates"], step, step)
+    _check_moments(found["optimiser"], network, optim, step)
+    _check_settings(state["optimiser"], optim)
+    _check_stopping(state["stopping"], stopping)
+    return found
+
+
+def _check_moments(found: Mapping[str, Tensor], network: nn.Module, optim: torch.optim.Optimizer, step: int) -> None:
+    """A weight has all moments of its optimiser, or none if it never had a gradient."""
+    moments = ("exp_avg", "exp_avg_sq") if isinstance(optim, BertAdam) else ("exp_avg", "exp_avg_sq", "step")
+    weights = {name: weight for name, weight in network.named_parameters() if f"{name}.exp_avg" in found}
+    count = torch.empty((), dtype=torch.float32)
+    needed = {
+        f"{name}.{key}": count if key == "step" else weights[name].detach() for name in weights for key in moments
+    }
+    check_tensors(needed, found, "optimiser")
+    for name, tensor in found.items():
+        if name.endswith(".exp_avg_sq"):
+            require(f"optimiser {name}", "at least 0", "less", holds=bool((tensor >= 0).all()))
+        if name.endswith(".step"):
+            number(f"optimiser {name}", tensor.item(), 1, step)
+
+
+def _check_settings(found: Any, optim: torch.optim.Optimizer) -> None:
+    """All settings but the learning rate, which is set anew at every step, must be those of this training."""
+    entries("state/optimiser", found, "kind", "groups")
+    _, own = optimiser_state(optim)
+
+    def told(values: Any) -> Any:
+        return [{key: value for key, value in group.items() if key != "lr"} for group in values["groups"]]
+
+    same = isinstance(found["groups"], list) and all(isinstance(group, dict) for group in found["groups"])
+    same = same and found["kind"] == own["kind"] and told(found) == told(own)
+    require("state/optimiser", "the settings of this training", found["kind"], holds=same)
+    for group in found["groups"]:
+        number("state/optimiser/lr", group.get("lr"), 0)
+
+
+def _check_stopping(found: Any, own: EarlyStopping) -> None:
+    entries("state/stopping", found, "patience", "looks", "best", "best_look")
+    whole_number("state/stopping/patience", found["patience"], own.patience, own.patience)
+    looks = whole_number("state/stopping/looks", found["looks"], 1, 2**62)
+    whole_number("state/stopping/best_look", found["best_look"], 0, looks)
+    if found["best"] is not None:
+        number("state/stopping/best", found["best"])

@@ -1,35 +1,36 @@
-"""Network + TrainingSet + TrainConfig -> the network with its best weights, and the story of how it got there."""
+"""Network + TrainingSet + TrainConfig -> the network with its best weights, and the history of its training."""
 
 from __future__ import annotations
 
 import json
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn, Self
 
 import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from logsparse.allocator import kept_memory
 from logsparse.config import TrainConfig
 from logsparse.data.windows import Batch
 from logsparse.errors import LogsparseError
-from logsparse.facts import UnfitError, a_list, entries, number, text
 from logsparse.model.network import Network
+from logsparse.process import kept_memory
 from logsparse.progress import Progress
-from logsparse.storage import write_whole
-from logsparse.train.average import WeightAverage
+from logsparse.storage import UnfitError, a_list, entries, number, text, write_whole
 from logsparse.train.batches import Draws, TrainingSet
-from logsparse.train.checkpoint import damaged, exists, load, save
+from logsparse.train.checkpoint import checked_parts, damaged, differences, exists, identity, load, save, under
 from logsparse.train.distributed import Ranks
-from logsparse.train.identity import differences, identity
 from logsparse.train.optim import (
     EarlyStopping,
+    WeightAverage,
     clip_gradients,
     optimiser,
     optimiser_state,
@@ -38,8 +39,42 @@ from logsparse.train.optim import (
     schedule,
     set_rate,
 )
-from logsparse.train.resuming import checked_parts, under
-from logsparse.train.signals import asked_to_stop
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Whoever has set a handler of their own keeps it, and a process that ignores Ctrl-C goes on ignoring it.
+_USUAL = (signal.SIG_DFL, signal.default_int_handler)
+
+
+@dataclass
+class Wish:
+    """Whether a stop was asked for."""
+
+    stop: bool = False
+
+
+@contextmanager
+def asked_to_stop(*, heed: bool = True) -> Iterator[Wish]:
+    """Inside, the first signal ends no step in its middle; the second one is a KeyboardInterrupt at once.
+
+    Python gives signals to its main thread only: in any other, and without `heed`, they do as usual.
+    """
+    wish = Wish()
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        if wish.stop:
+            raise KeyboardInterrupt
+        wish.stop = True
+
+    heed = heed and threading.current_thread() is threading.main_thread()
+    taken = {number: was for number in _SIGNALS if heed and (was := signal.getsignal(number)) in _USUAL}
+    try:
+        for number in taken:
+            signal.signal(number, ask)
+        yield wish
+    finally:
+        for number, was in taken.items():
+            signal.signal(number, was)
+
 
 # B windows, L positions, P parameters of the likelihood
 

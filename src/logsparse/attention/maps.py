@@ -1,0 +1,206 @@
+"""Network + a window of one series -> the attention weights of its forecast, as a table and a picture."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from logsparse.attention.attend import attention_weights
+from logsparse.attention.pattern import Pattern, full
+from logsparse.checks import is_whole, suggest
+from logsparse.data.columns import ID, TIME
+from logsparse.data.grid import Library, give
+from logsparse.data.panel import Floats, SeriesId
+from logsparse.data.times import stamps
+from logsparse.data.windows import Batch, Windows
+from logsparse.errors import ConfigError
+from logsparse.model.decode import along_the_mean
+from logsparse.model.network import Network
+from logsparse.model.transformer import Block, Transformer
+from logsparse.pictures import draw_attention, draw_attention_matrix
+
+# B batch, H heads, L length (queries), J keys (= L), M cells of a row, D channels of q and k
+
+
+def weights_row(q: Tensor, k: Tensor, pattern: Pattern, row: int, starts_B: Tensor | None = None) -> Tensor:
+    """(B, H, J): how row `row` weighs every cell, 0 where the pattern has none; only its own cells are scored.
+
+    Padding, which ends before each start, is not seen; the row itself must not be padding.
+    """
+    cells_M = torch.tensor(pattern.row(row), device=q.device)
+    scores_BHM = (k[:, :, cells_M] @ q[:, :, row, :, None])[..., 0] / math.sqrt(q.shape[-1])
+    if starts_B is not None:
+        scores_BHM = scores_BHM.masked_fill((cells_M < starts_B[:, None])[:, None], -math.inf)
+    weights_BHJ = q.new_zeros(q.shape[:3])
+    weights_BHJ[:, :, cells_M] = scores_BHM.softmax(-1)
+    return weights_BHJ
+
+
+def weights_matrix(q: Tensor, k: Tensor, pattern: Pattern, starts_B: Tensor | None = None) -> Tensor:
+    """(B, H, L, J): all rows; dense first rows included, rows of padding 0."""
+    weights_BHLM, distances = attention_weights(q, k, pattern, starts_B)
+    length = q.shape[2]
+    matrix_BHLJ = weights_BHLM.new_zeros(*q.shape[:3], length)
+    for m, s in enumerate(distances):
+        matrix_BHLJ.diagonal(-s, 2, 3).copy_(weights_BHLM[:, :, s:, m])
+    if corner := min(pattern.dense_rows, length):
+        matrix_BHLJ[:, :, :corner, :corner] = weights_matrix(q[:, :, :corner], k[:, :, :corner], full(), starts_B)
+    return matrix_BHLJ
+
+
+# H heads, L positions of the window, J positions attended to (= L)
+
+
+class Attending(NamedTuple):
+    """Of one window: history, then the mean path."""
+
+    weights: Floats
+    """(H, J) of one step of the horizon, or (H, L, J) of all positions."""
+    values_L: Floats
+    """NaN where nothing was observed."""
+
+
+@torch.no_grad()
+def attending(network: Transformer, batch: Batch, layer: int, step: int | None) -> Attending:
+    """Weights of all heads of one layer; the horizon before the step that asks is the mean path's."""
+    filled = along_the_mean(network, batch)
+    q, k = network.queries_keys(filled, layer)
+    starts_B = filled.starts_B
+    pattern = cast("Block", network.blocks[layer]).attention.pattern
+    if step is None:
+        weights = weights_matrix(q, k, pattern, starts_B)
+    else:
+        weights = weights_row(q, k, pattern, batch.context + step, starts_B)
+    values_L = filled.values_BL[0] + batch.centre_B[0]
+    unseen_L = ~batch.observed_BL[0]
+    unseen_L[batch.context :] = False
+    values_L[unseen_L] = torch.nan
+    return Attending(weights[0].cpu().numpy(), values_L.cpu().numpy())
+
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# L positions of the window, J positions attended to (= L)
+
+
+@dataclass(frozen=True, repr=False)
+class Attention:
+    """How one step of a forecast, or every position of its window, weighs the positions of the window.
+
+    A position stands for the time whose value is to be told: it has read the values before it, not its own. The horizon
+    holds the mean path. The weights of a position are 0 outside its pattern, 0 after itself, and sum to 1.
+    """
+
+    weights: Floats
+    """(J,) of one step, or (L, J) of every position."""
+    values: Floats
+    """(L,): history, then the mean path; NaN where nothing was observed."""
+    times: pl.Series
+    """(L,)"""
+    context: int
+    """Position of the forecast start."""
+    series: SeriesId
+    step: int | None
+    """Step of the horizon that looks; none: every position."""
+    what: str
+    """Layer and head, in words."""
+    library: Library
+
+    def __repr__(self) -> str:
+        looks = "every position" if self.step is None else f"step {self.step}"
+        return f"Attention({looks} of {self.series!r} over {len(self.values)} positions, {self.what})"
+
+    def table(self) -> pl.DataFrame:
+        """unique_id, ds, value, weight of the positions up to the step; or, of every position, its cells.
+
+        The cells of a matrix: the time that looks in `ds`, the time looked at in `attended`, and the weight.
+        """
+        if self.step is not None:
+            seen = self.context + self.step + 1
+            columns = {TIME: self.times, "value": pl.Series(self.values), "weight": pl.Series(self.weights)}
+            table = pl.DataFrame(columns).head(seen).with_columns(pl.col("value").fill_nan(None))
+        else:
+            rows, cells = np.nonzero(self.weights)
+            columns = {TIME: self.times[rows], "attended": self.times[cells]}
+            table = pl.DataFrame({**columns, "weight": self.weights[rows, cells]})
+        return table.select(pl.lit(self.series).alias(ID), pl.all())
+
+    def frame(self) -> Any:
+        """The table as the kind of frame that came in."""
+        return give(self.table(), self.library)
+
+    def plot(self) -> Figure:
+        """The weights under the history, like the paper's figures of learned patterns."""
+        title, zoned = f"{self.series}: {self.what}", isinstance(self.times.dtype, pl.Datetime)
+        # As clocks show them: a chart knows no zones.
+        times = (self.times.dt.replace_time_zone(None) if zoned else self.times).to_numpy()
+        if self.step is None:
+            return draw_attention_matrix(times, self.values, self.weights, self.context, title)
+        title = f"{title}, step {self.step} of the forecast"
+        position = self.context + self.step
+        return draw_attention(times, self.values, self.weights, (self.context, position), title)
+
+
+def attention_of(
+    network: Network, windows: Windows, *, series: SeriesId | None, layer: int, head: int | None, step: int | None
+) -> Attention:
+    """Of the last window of one series (the first unless named); of one head, or the mean over all."""
+    if not isinstance(network, Transformer):
+        raise ConfigError(
+            "Attention is shown of a network that has some.",
+            got=type(network).__name__,
+            hint="ask a LogSparse model.",
+        )
+    panel, layers, heads = windows.panel, network.config.layers, network.config.heads
+    row = 0 if series is None else _place(series, panel.ids)
+    asked_layer = _counted("layer", layer, layers, "layer=-1 is the last.")
+    asked_head = None if head is None else _counted("head", head, heads, "head=None is the mean over all.")
+    if step is not None and not (is_whole(step) and 0 <= step < windows.horizon):
+        raise ConfigError(
+            f"step must be a step of the horizon, 0 to {windows.horizon - 1}, or None.",
+            got=f"{step!r}",
+            hint="step=0 is the first one forecast; step=None gives the matrix of the whole window.",
+        )
+    end = panel.lengths[[row]]
+    batch = windows(np.array([row]), end).to(next(network.parameters()).device)
+    weights, values_L = attending(network, batch, asked_layer, step)
+    steps_L = end - windows.context + np.arange(len(values_L))
+    return Attention(
+        weights=weights.mean(0) if asked_head is None else weights[asked_head],
+        values=values_L,
+        times=stamps(panel, panel.freq.add(np.full_like(steps_L, panel.starts[row]), steps_L)),
+        context=windows.context,
+        series=panel.ids[row],
+        step=step,
+        what=f"layer {asked_layer} of 0 to {layers - 1}, "
+        + (f"mean of {heads} heads" if asked_head is None else f"head {asked_head} of 0 to {heads - 1}"),
+        library=panel.origin.library,
+    )
+
+
+def _place(series: SeriesId, ids: tuple[SeriesId, ...]) -> int:
+    if series not in ids:
+        raise ConfigError(
+            "Attention is shown of a series that is there.",
+            got=f"{series!r}",
+            hint=suggest(series, ids, f"name one such as {ids[0]!r}."),
+        )
+    return ids.index(series)
+
+
+def _counted(name: str, number: Any, count: int, hint: str) -> int:
+    """One of `count`, from 0 on, or from -1 back."""
+    if not is_whole(number) or not -count <= number < count:
+        raise ConfigError(
+            f"{name} must be one of the {count} there are, 0 to {count - 1}, or -1 to -{count} counted from the last.",
+            got=f"{number!r}",
+            hint=hint,
+        )
+    return int(number) % count

@@ -1,0 +1,224 @@
+"""Panel -> what a model remembers of its series and data -> later panels encoded in the same terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from logsparse.data.calendar import FARTHEST, Freq, Ints
+from logsparse.data.columns import Meaning
+from logsparse.data.panel import Floats, Origin, Panel, SeriesId, Static
+from logsparse.data.scale import Doubles, mean_sizes
+from logsparse.data.times import to_wall
+from logsparse.storage import array, entries, ids, numbers, require, text, texts, wholes
+
+# S series of the panel, A series known
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """The series of the training panel: `born_A` and `end_A` are the times of each one's first and last step.
+
+    `size_A` is the mean size of what was learned of each, 0 where that was nothing but zeros.
+    """
+
+    ids: tuple[SeriesId, ...]
+    born_A: Ints
+    end_A: Ints
+    size_A: Doubles
+    categories: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, panel: Panel, learned_S: Ints) -> Self:
+        """What there is to know of a training panel, of which the first so many steps of each series are learned."""
+        born_A = panel.starts if panel.elapsed is None else panel.freq.add(panel.starts, -panel.elapsed)
+        static = {name: column.categories for name, column in panel.static.items()}
+        return cls(panel.ids, born_A, panel.ends(), mean_sizes(panel, learned_S), static)
+
+    @property
+    def unit(self) -> float:
+        """The size of a typical series; 1 where all were zero."""
+        live_A = self.size_A[self.size_A > 0]
+        return float(np.median(live_A)) if len(live_A) else 1.0
+
+    def retell(self, panel: Panel) -> Panel:
+        """The panel with the numbers, ages, units and categories that its series had in training; or unknown ones.
+
+        Nothing of the panel's own values enters: a forecast does not depend on how much of the past it holds.
+        """
+        where = dict(zip(self.ids, range(len(self.ids)), strict=True))
+        number_S = np.array([where.get(name, -1) for name in panel.ids], np.int64)
+        born_S = np.where(number_S < 0, panel.starts, self.born_A[number_S])
+        size_S = np.where(number_S < 0, 0, self.size_A[number_S])
+        units_S = np.where(size_S > 0, size_S, self.unit)
+        static = {name: _recode(panel.static[name], self.categories[name]) for name in self.categories}
+        elapsed_S = panel.freq.steps(born_S, panel.starts)
+        return replace(panel, numbers=number_S, elapsed=elapsed_S, units=units_S, static=static)
+
+    def joined(self, panel: Panel, learned_S: Ints) -> Known:
+        """The known series in their places, then the new ones of this panel; new categories come last too.
+
+        A size once known stays, as what is learned already rests on it.
+        """
+        known = set(self.ids)
+        new = [i for i, name in enumerate(panel.ids) if name not in known]
+        categories = {
+            name: (*old, *(c for c in panel.static[name].categories if c not in old))
+            for name, old in self.categories.items()
+        }
+        born_A = np.concatenate([self.born_A, panel.starts[new]])
+        ends = dict(zip(panel.ids, panel.ends().tolist(), strict=True))
+        ids = (*self.ids, *(panel.ids[i] for i in new))
+        old_A = np.concatenate([self.end_A, panel.ends()[new]])
+        end_A = np.maximum(old_A, [ends.get(name, end) for name, end in zip(ids, old_A.tolist(), strict=True)])
+        new_S = mean_sizes(panel, learned_S)
+        sizes = dict(zip(panel.ids, new_S.tolist(), strict=True))
+        old_A = np.concatenate([self.size_A, new_S[new]])
+        size_A = np.array([size or sizes.get(name, 0.0) for name, size in zip(ids, old_A.tolist(), strict=True)])
+        return Known(ids, born_A, end_A, size_A, categories)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and strings, ready for JSON."""
+        categories = {name: list(found) for name, found in self.categories.items()}
+        times = {"born": self.born_A.tolist(), "end": self.end_A.tolist()}
+        return {"ids": list(self.ids), **times, "size": self.size_A.tolist(), "categories": categories}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave, or what a stranger made of it: nothing is built before it is known to fit."""
+        entries("known", state, "ids", "born", "categories")
+        names = ids("known/ids", state["ids"])
+        categories = {
+            name: texts(f"known/categories/{name}", found)
+            for name, found in entries("known/categories", state["categories"]).items()
+        }
+        # Models of the first days did not tell the end, nor sizes: they learned zeros with scale 1.
+        born_A, end_A = (
+            wholes(f"known/{key}", state.get(key, state["born"]), len(names), -FARTHEST, FARTHEST)
+            for key in ("born", "end")
+        )
+        size_A = np.array(numbers("known/size", state.get("size", [0.0] * len(names)), len(names), least=0))
+        return cls(names, born_A, end_A, size_A, categories)
+
+
+def _recode(column: Static, categories: tuple[str, ...]) -> Static:
+    where = dict(zip(categories, range(len(categories)), strict=True))
+    code = np.array([where.get(name, -1) for name in column.categories], np.int64)
+    return Static(np.where(column.codes < 0, -1, code[column.codes]), categories)
+
+
+# S series
+
+_COVARIATE = "covariate/"
+_ORIGINS = {
+    "library": ("pandas", "polars", "pyarrow"),
+    "layout": ("long", "wide"),
+    "time_type": ("integer", "date", "datetime"),
+}
+# Steps of a series, those before its first one here included: what times of 64 bits have room for.
+_MOST_STEPS = 2**40
+
+
+def keep(panel: Panel, steps: int | None = None) -> tuple[dict[str, Any], dict[str, Floats]]:
+    """Facts, and values and covariates of the last `steps` visible steps of each series; none: of all.
+
+    A gap at the end of a series does not count: the steps before it tell its unit.
+    """
+    left_S = np.zeros_like(panel.lengths) if steps is None else np.maximum(panel.to_last_value().lengths - steps, 0)
+    kept_S = panel.lengths - left_S
+    cells = _cells(panel.indptr[:-1] + left_S, kept_S)
+    elapsed_S = left_S if panel.elapsed is None else left_S + panel.elapsed
+    facts = {
+        "ids": list(panel.ids),
+        "starts": panel.freq.add(panel.starts, left_S).tolist(),
+        "lengths": kept_S.tolist(),
+        "elapsed": elapsed_S.tolist(),
+        "freq": str(panel.freq),
+        "origin": asdict(panel.origin),
+        "static": {
+            name: {"codes": column.codes.tolist(), "categories": list(column.categories)}
+            for name, column in panel.static.items()
+        },
+    }
+    return facts, {"values": panel.values[cells], **{f"{_COVARIATE}{n}": x[cells] for n, x in panel.covariates.items()}}
+
+
+def recall(facts: Mapping[str, Any], arrays: Mapping[str, Floats] | None) -> Panel:
+    """What `keep` gave, as a panel again; without arrays, the last step of each series and nothing observed.
+
+    Both may come from a stranger: nothing is built before it is known to fit.
+    """
+    entries("panel", facts, "ids", "starts", "lengths", "elapsed", "freq", "origin", "static")
+    names = ids("panel/ids", facts["ids"])
+    starts_S = wholes("panel/starts", facts["starts"], len(names), -FARTHEST, FARTHEST)
+    lengths_S = wholes("panel/lengths", facts["lengths"], len(names), 1, _MOST_STEPS)
+    elapsed_S = wholes("panel/elapsed", facts["elapsed"], len(names), 0, _MOST_STEPS)
+    freq = Freq.parse(text("panel/freq", facts["freq"]))
+    ends_S = freq.add(starts_S, lengths_S - 1)
+    if arrays is None:
+        elapsed_S, starts_S, lengths_S = elapsed_S + lengths_S - 1, ends_S, np.ones_like(lengths_S)
+        arrays = {"values": np.full(len(names), np.nan, np.float32)}
+    indptr = np.concatenate([[0], np.cumsum(lengths_S)])
+    values = _flat("values", arrays.get("values"), int(indptr[-1]))
+    # None at all is a model that was saved without its history; but none of one series is a damage.
+    seen_S = np.add.reduceat(~np.isnan(values), indptr[:-1])
+    require("values", "there for every series", "a series without any", holds=bool(seen_S.all() or not seen_S.any()))
+    return Panel(
+        values=values,
+        indptr=indptr,
+        lengths=lengths_S,
+        ids=names,
+        starts=starts_S,
+        freq=freq,
+        covariates={_covariate(n): _flat(n, x, values.size) for n, x in arrays.items() if n != "values"},
+        static={name: _static(name, column, len(names)) for name, column in entries("static", facts["static"]).items()},
+        origin=_origin(facts["origin"]),
+        elapsed=elapsed_S,
+    )
+
+
+def _flat(name: str, values: Any, size: int) -> Floats:
+    return array(f"history/{name}", values, (size,), np.float32)
+
+
+def _covariate(name: str) -> str:
+    require("history", "values and covariates", name, holds=name.startswith(_COVARIATE))
+    return name.removeprefix(_COVARIATE)
+
+
+def _static(name: str, column: Any, count: int) -> Static:
+    found = entries(f"static/{name}", column, "codes", "categories")
+    categories = texts(f"static/{name}/categories", found["categories"])
+    return Static(wholes(f"static/{name}/codes", found["codes"], count, -1, len(categories) - 1), categories)
+
+
+def _origin(facts: Any) -> Origin:
+    origin = Origin(**entries("panel/origin", facts))
+    for name, kinds in _ORIGINS.items():
+        require(f"panel/origin/{name}", f"one of {', '.join(kinds)}", facts, holds=getattr(origin, name) in kinds)
+    if origin.zone is not None:
+        # Read once, so that a zone that does not exist is found here.
+        to_wall(np.zeros(1, np.int64), text("panel/origin/zone", origin.zone))
+    return origin
+
+
+def check_columns(meant: Meaning, panel: Panel, *, history: bool) -> None:
+    """What columns mean must fit the panel that was read by them; without history there are no covariates in it."""
+    require("columns/static", f"{list(panel.static)}", meant.static, holds=set(meant.static) == set(panel.static))
+    fits = not history or set(meant.covariates) == set(panel.covariates)
+    require("columns/covariates", f"{list(panel.covariates)}", meant.covariates, holds=fits)
+
+
+def forget(panel: Panel) -> Panel:
+    """The same series with their ends, and nothing that was observed."""
+    facts, arrays = keep(panel, 1)
+    return recall(facts, {name: np.full_like(known, np.nan) for name, known in arrays.items()})
+
+
+def _cells(begin_S: Any, count_S: Any) -> Any:
+    """begin, begin + 1, ... of each series, one after the other."""
+    ends_S = np.cumsum(count_S)
+    return np.arange(ends_S[-1]) + np.repeat(begin_S - (ends_S - count_S), count_S)

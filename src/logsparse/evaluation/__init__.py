@@ -1,0 +1,1 @@
+"""Forecasts and what came true -> scores."""

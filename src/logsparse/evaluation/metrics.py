@@ -1,0 +1,214 @@
+"""Result frame of a backtest -> scores, one row overall or one a series, step or cutoff. Samples -> CRPS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from logsparse.checks import suggest
+from logsparse.data.columns import CUTOFF, ID, SCALE, TARGET, TIME, refuse_doubles
+from logsparse.data.grid import give, take
+from logsparse.errors import ConfigError, DataError
+
+MEAN, STEP = "mean", "step"
+NEEDS = {None: (ID, TARGET), ID: (ID, TARGET), CUTOFF: (ID, CUTOFF, TARGET), STEP: (ID, TIME, CUTOFF, TARGET)}
+SLICE = 250_000
+Levels = dict[str, float]  # column -> quantile level, in rising order of level
+
+
+def score(results: Any, *, by: str | None = None) -> Any:
+    """Judge forecasts against `y`: one row, or one for each "unique_id", "step" (1 ... horizon) or "cutoff".
+
+    `results` is long: `unique_id, ds, cutoff, y`, and `mean`, quantiles `q0.1 ... q0.9`, or both; other columns
+    are ignored. The same kind of frame goes back, sorted by `by`. Values without y are not scored. A score whose
+    columns did not come is left out; one without a value (sum |y| = 0, nothing observed) is null. Each is pooled
+    over all values of its row:
+
+    - `count`: scored values.
+    - `R0.1`, ...: 2 * sum D_rho / sum |y|, D_rho the quantile loss, as in the paper.
+    - `wql`: the mean of these over the levels, all alike.
+    - `crps_quantiles`: 2 * integral of D_rho over rho, in units of y. Each level stands for the part of (0, 1)
+      that lies nearest to it, so unevenly spread levels do no harm; few levels make it coarse all the same.
+    - `coverage_80`, `width_80`, ...: share of values within [q0.1, q0.9], ends included; sum of widths / sum |y|.
+    - `nd`, `mase`, `smape`, `mae`: of the median q0.5 if there, else of the mean. nd is sum |error| / sum |y|; mase
+      the mean of |error| / `seasonal_error` over values where that is finite and above 0; smape the mean of
+      |error| / (|y| + |forecast|), from 0 to 1 (0 where both are 0; M4 and GluonTS write twice this); mae the mean
+      of |error|, in units of y.
+    - `rmse`: of the mean.
+    """
+    if not isinstance(by, str | None) or by not in NEEDS:
+        raise ConfigError(
+            "by must be None, 'unique_id', 'step' or 'cutoff'.",
+            got=repr(by),
+            hint=suggest(by, [name for name in NEEDS if name], "leave it out for one row over everything."),
+        )
+    table, library = take(results, ids=ID)
+    return give(_score(table, by), library)
+
+
+def crps_samples(samples: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+    """CRPS of sample paths: `samples` (..., n), `y` (...) -> (...), in units of y; NaN where y is NaN.
+
+    Exactly mean |X - y| - mean |X - X'| / 2 over all n^2 pairs, in O(n log n): the quantile losses of the sorted
+    samples at levels (i - 1/2) / n add up to it. None of their terms is negative, so nothing cancels.
+    """
+    x = np.asarray(samples, dtype=np.float64)
+    target = np.asarray(y, dtype=np.float64)
+    if x.ndim != target.ndim + 1 or x.shape[:-1] != target.shape or x.shape[-1] == 0:
+        raise DataError(
+            "samples must have the shape of y and one more axis, last, of at least one sample.",
+            got=f"samples {x.shape} and y {target.shape}",
+            hint="move the sample axis to the end: np.moveaxis(samples, axis, -1).",
+        )
+    error = np.sort(x - target[..., None], axis=-1)
+    level = (np.arange(error.shape[-1]) + 0.5) / error.shape[-1]
+    return np.asarray(2.0 * np.mean(((error > 0) - level) * error, axis=-1))
+
+
+def _score(table: pl.DataFrame, by: str | None) -> pl.DataFrame:
+    levels = quantile_columns(table.columns)
+    _check_columns(table, levels, by)
+    numbers = [name for name in (TARGET, SCALE, MEAN) if name in table.columns] + list(levels)
+    refuse_doubles(table.columns, [ID, TIME, CUTOFF, *numbers])
+    _check_numbers(table, numbers)
+    _check_rows(table)
+    if by == STEP:
+        # Ranked before rows without y fall out of the sums, so that a gap does not shift the steps after it.
+        table = table.with_columns(pl.col(TIME).rank("dense").over(ID, CUTOFF).cast(pl.Int64).alias(STEP))
+
+    key = [] if by is None else [by]
+    terms = _terms(numbers, levels)
+    rows = [term.alias(name) for name, (term, _) in terms.items()]
+    # Slices keep the losses of all rows from standing in memory at once, and fix the order of the sums: the
+    # streaming engine is as quick, but its last digits differ from run to run.
+    slices = (table.slice(start, SLICE).lazy() for start in range(0, max(table.height, 1), SLICE))
+    parts = [_sums(part.select(*key, *map(_number, numbers)).select(*key, *rows), key) for part in slices]
+    sums = _sums(pl.concat(parts).lazy(), key)
+    scores = [pl.col(name) / pl.when(pl.col(over) > 0).then(pl.col(over)) for name, (_, over) in terms.items() if over]
+    table = sums.select(*key, pl.col("count").cast(pl.Int64), *scores).sort(key or "count")
+    return table.with_columns(pl.col("rmse").sqrt()) if "rmse" in terms else table
+
+
+def _number(name: str) -> pl.Expr:
+    # Float64 before any sum: 10 million float32 values would lose the digits that scores are compared by.
+    return pl.col(name).cast(pl.Float64).fill_nan(None)
+
+
+def _sums(rows: pl.LazyFrame, key: Sequence[str]) -> pl.DataFrame:
+    # Without maintain_order the threads decide in which order a group is added up.
+    grouped = rows.group_by(key, maintain_order=True).agg(pl.all().sum()) if key else rows.select(pl.all().sum())
+    return grouped.collect()
+
+
+def _terms(columns: Sequence[str], levels: Levels) -> dict[str, tuple[pl.Expr, str]]:
+    """Name -> (term of a row, name of the term whose sum divides the sum of this one; "" if it is no score itself).
+
+    Rows without y drop out by themselves: every term is null there, or counts nothing.
+    """
+    y = pl.col(TARGET)
+    terms = {"count": (y.is_not_null(), ""), "size": (y.abs(), "")}
+    errors = {name: y - pl.col(name) for name in columns if name not in (TARGET, SCALE)}
+    loss = {
+        name: pl.when(errors[name] > 0).then(level * errors[name]).otherwise((level - 1) * errors[name])
+        for name, level in levels.items()
+    }
+    terms |= {f"R{level:g}": (2 * loss[name], "size") for name, level in levels.items()}
+    if levels:
+        terms["wql"] = (sum(loss.values(), start=pl.lit(0.0)) * (2 / len(levels)), "size")
+        edges = [0.0, *((low + high) / 2 for low, high in pairwise(levels.values())), 1.0]
+        cells = (high - low for low, high in pairwise(edges))
+        parts = (2 * cell * part for part, cell in zip(loss.values(), cells, strict=True))
+        terms["crps_quantiles"] = (sum(parts, start=pl.lit(0.0)), "count")
+    mirror = {f"{1 - level:.9f}": name for name, level in levels.items() if level > 0.5}
+    for name, level in levels.items():
+        if level < 0.5 and (upper := mirror.get(f"{level:.9f}")):
+            low, high, percent = pl.col(name), pl.col(upper), f"{100 * (1 - 2 * level):g}"
+            terms[f"coverage_{percent}"] = (y.is_between(low, high), "count")
+            terms[f"width_{percent}"] = (pl.when(y.is_not_null()).then(high - low), "size")
+
+    point = next((name for name, level in levels.items() if level == 0.5), MEAN)
+    if point in errors:
+        error, both = errors[point].abs(), y.abs() + pl.col(point).abs()
+        terms["nd"] = (error, "size")
+        if SCALE in columns:
+            scale = pl.col(SCALE)
+            scaled = error / pl.when((scale > 0) & scale.is_finite()).then(scale)
+            terms |= {"scaled": (scaled.is_not_null(), ""), "mase": (scaled, "scaled")}
+        terms["smape"] = (pl.when(both == 0).then(0.0).otherwise(error / both), "count")
+        terms["mae"] = (error, "count")
+    if MEAN in errors:
+        terms["rmse"] = (errors[MEAN].pow(2), "count")
+    return terms
+
+
+def quantile_columns(columns: Sequence[str]) -> Levels:
+    """Those named like q0.5, and their levels."""
+    found: Levels = {}
+    for name in columns:
+        try:
+            level = float(name.removeprefix("q")) if name.startswith("q") else 0.0
+        except ValueError:
+            continue
+        if not 0 < level < 1:
+            continue
+        if f"{level:g}" in {f"{other:g}" for other in found.values()}:
+            raise DataError(
+                "Each quantile must have one column.", got=f"a second for {level:g}, {name!r}", hint="drop one."
+            )
+        found[name] = level
+    return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+def _check_columns(table: pl.DataFrame, levels: Levels, by: str | None) -> None:
+    missing = [name for name in NEEDS[by] if name not in table.columns]
+    if missing:
+        raise DataError(
+            f"Results to score{f' by {by}' if by else ''} must have the columns {', '.join(NEEDS[by])}.",
+            got=f"no {', '.join(missing)} among {', '.join(table.columns)}",
+            hint="score the frame that backtest gives, or rename yours.",
+        )
+    if not levels and MEAN not in table.columns:
+        raise DataError(
+            "Results must have a forecast: a column mean, or quantiles such as q0.5.",
+            got=f"only {', '.join(table.columns)}",
+            hint="name the forecast's column mean, and a quantile's q and its level.",
+        )
+
+
+def _check_rows(table: pl.DataFrame) -> None:
+    key = [ID, TIME, CUTOFF]
+    if not set(key) <= set(table.columns):
+        return
+    # Counting is cheaper than marking, and nearly always enough.
+    if table.lazy().select(key).unique().select(pl.len()).collect(engine="streaming").item() < table.height:
+        name, time, cutoff = table.filter(pl.struct(key).is_duplicated()).select(key).row(0)
+        raise DataError(
+            "Results must have one row for each series, time and cutoff.",
+            got=f"two for series {name!r} at {time}, cutoff {cutoff}",
+            hint="score one backtest at a time, or drop the doubles.",
+        )
+
+
+def _check_numbers(table: pl.DataFrame, numbers: Sequence[str]) -> None:
+    for name in numbers:
+        kind = table.schema[name]
+        if not (kind.is_numeric() or kind == pl.Null):
+            raise DataError(f"Column {name!r} must hold numbers.", got=f"{kind}", hint="cast or drop it.")
+    # An unknown forecast skipped in silence would flatter the model that could not make it.
+    known = _number(TARGET).is_not_null()
+    rules = {name: known & ~_number(name).is_finite().fill_null(value=False) for name in numbers if name != SCALE}
+    broken = table.lazy().select(rule.any().alias(name) for name, rule in rules.items()).collect(engine="streaming")
+    for name in (name for name in rules if broken[name].item()):
+        rows = table.filter(rules[name])
+        where = ", ".join(f"{key} {rows[key][0]}" for key in (TIME, CUTOFF) if key in rows.columns)
+        raise DataError(
+            "y must be finite or missing." if name == TARGET else "A forecast must be finite wherever y is there.",
+            got=f"{name} = {rows[name][0]} in series {rows[ID][0]!r}{f' at {where}' if where else ''}, "
+            f"in {rows.height} rows of {rows[ID].n_unique()} series",
+            hint="set y to missing in rows that shall not be scored.",
+        )

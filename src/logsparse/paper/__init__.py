@@ -1,0 +1,1 @@
+"""The paper: its data sets, tables, figures and claims, and the commands `data` and `reproduce`."""

@@ -1,0 +1,167 @@
+"""A name -> what a data set must be (the paper's T, M and S, its span) and where its originals come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from logsparse.checks import suggest
+from logsparse.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Source:
+    """A public original. `files` are patterns of names; without `urls` only a person can fetch it."""
+
+    title: str
+    page: str
+    files: tuple[str, ...]
+    reader: str
+    """`module:function`, from the files and a data set to a table."""
+    urls: tuple[str, ...] = ()
+    most: int = 0
+    """Bytes of one download at most: well above what is expected, far below what fills a disk."""
+    login: bool = False
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """`lengths`, `series` and `step` are T, M and S of the paper's table; for a stand-in, what it was made with."""
+
+    name: str
+    lengths: tuple[int, ...]
+    series: int
+    step: str
+    span: tuple[str, str] | None = None
+    """First and last step, both included; None where every series has its own."""
+    source: Source | None = None
+    """None where the set exists as a ready file only."""
+    gaps: int = 0
+    """Steps between its first and last that the source leaves out, the same of every series."""
+    stem: str = ""
+    paper: bool = True
+    note: str = ""
+
+    @property
+    def first(self) -> datetime:
+        assert self.span is not None
+        return datetime.fromisoformat(self.span[0])
+
+    @property
+    def last(self) -> datetime:
+        assert self.span is not None
+        return datetime.fromisoformat(self.span[1])
+
+    @property
+    def file(self) -> str:
+        return f"{self.stem or self.name.replace('-', '_')}.parquet"
+
+
+_UCI = "https://archive.ics.uci.edu"
+_M4 = "https://raw.githubusercontent.com/Mcompetitions/M4-methods/master/Dataset"
+_GIGABYTE = 1_000_000_000
+
+ELECTRICITY = Source(
+    title="UCI ElectricityLoadDiagrams20112014",
+    page=f"{_UCI}/dataset/321/electricityloaddiagrams20112014",
+    files=("LD2011_2014.txt",),
+    reader="logsparse.paper.electricity:table",
+    urls=(f"{_UCI}/static/public/321/electricityloaddiagrams20112014.zip",),
+    most=_GIGABYTE,
+)
+TRAFFIC = Source(
+    title="UCI PEMS-SF",
+    page=f"{_UCI}/dataset/204/pems+sf",
+    files=("PEMS_train", "PEMS_test", "PEMS_trainlabels", "PEMS_testlabels", "randperm", "stations_list"),
+    reader="logsparse.paper.traffic:table",
+    urls=(f"{_UCI}/static/public/204/pems+sf.zip",),
+    most=_GIGABYTE,
+)
+SOLAR = Source(
+    title="NREL solar power data, Alabama 2006",
+    page="https://www.nrel.gov/grid/solar-power-data.html",
+    files=("Actual_*_2006_*_5_Min.csv",),
+    reader="logsparse.paper.solar:table",
+    urls=("https://www.nrel.gov/grid/assets/downloads/al-pv-2006.zip",),
+    most=_GIGABYTE,
+)
+WIND = Source(
+    title="30 years of European wind generation, by country",
+    page="https://www.kaggle.com/sohier/30-years-of-european-wind-generation",
+    files=("EMHIRESPV_TSh_CF_Country_19862015.csv",),
+    reader="logsparse.paper.wind:table",
+    login=True,
+)
+M4 = Source(
+    title="M4 competition",
+    page="https://github.com/Mcompetitions/M4-methods/tree/master/Dataset",
+    files=("Hourly-train.csv", "Hourly-test.csv", "M4-info.csv"),
+    reader="logsparse.paper.m4:table",
+    urls=(f"{_M4}/Train/Hourly-train.csv", f"{_M4}/Test/Hourly-test.csv", f"{_M4}/M4-info.csv"),
+    most=_GIGABYTE // 10,
+)
+
+DATASETS = (
+    DataSet("electricity-c", (32304,), 370, "h", ("2011-01-01 00:00", "2014-09-07 23:00"), ELECTRICITY),
+    DataSet("electricity-f", (129120,), 370, "15min", ("2011-01-01 00:15", "2014-09-07 00:00"), ELECTRICITY),
+    DataSet("traffic-c", (4049,), 963, "h", ("2008-01-02 00:00", "2008-06-22 16:00"), TRAFFIC, gaps=96),
+    DataSet("traffic-f", (12435,), 963, "20min", ("2008-01-02 00:00", "2008-06-22 16:40"), TRAFFIC, gaps=288),
+    DataSet("wind", (10957,), 28, "d", ("1986-01-01 00:00", "2015-12-31 00:00"), WIND),
+    DataSet("solar", (5832,), 137, "h", ("2006-01-01 00:00", "2006-08-31 23:00"), SOLAR, stem="solar_hourly"),
+    DataSet("m4-hourly", (748, 1008), 414, "h", source=M4),
+    DataSet(
+        "electricity-c-fortnight",
+        (336,),
+        370,
+        "h",
+        ("2014-08-25 00:00", "2014-09-07 23:00"),
+        paper=False,
+        note="the last 14 days of electricity-c, test week included; no history to train on",
+    ),
+    DataSet(
+        "solar-10min",
+        (34992,),
+        137,
+        "10min",
+        ("2006-01-01 00:00", "2006-08-31 23:50"),
+        SOLAR,
+        paper=False,
+        note="solar at 10 minutes, stands in for the fine sets",
+    ),
+    DataSet(
+        "traffic-c20-hourly",
+        (17544,),
+        20,
+        "h",
+        ("2015-01-01 00:00", "2016-12-31 23:00"),
+        paper=False,
+        note="20 road sensors of other years, stands in for traffic-c",
+    ),
+    DataSet(
+        "etth1",
+        (17420,),
+        7,
+        "h",
+        ("2016-07-01 00:00", "2018-06-26 19:00"),
+        paper=False,
+        note="electricity transformer temperature",
+    ),
+)
+_NAMES = {entry.name: entry for entry in DATASETS}
+
+
+def named(name: str) -> DataSet:
+    """The data set of that name, in any case, with _ for - if you like."""
+    plain = name.strip().lower().replace("_", "-")
+    if plain not in _NAMES:
+        raise ConfigError(
+            f"A data set must be one of: {', '.join(_NAMES)}.",
+            got=repr(name),
+            hint=suggest(plain, _NAMES, "`logsparse data list` tells more of them."),
+        )
+    return _NAMES[plain]
+
+
+def step_in_words(step: str) -> str:
+    """As the paper's table writes it."""
+    return {"h": "1 hour", "d": "1 day"}.get(step, step.replace("min", " mins"))

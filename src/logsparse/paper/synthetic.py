@@ -1,0 +1,194 @@
+"""The paper's synthetic study (section 5.1): waves; runs of Transformer and DeepAR over t0 -> rows, a table, a figure.
+
+Two waves of 12 steps have amplitudes A1 and A2, the rest of the history has A3, and the 24 steps after t0 repeat the
+larger of A1 and A2: a model must look back t0 steps to know it. Each step carries noise N(0, 1) around 72.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from logsparse.baselines.deepar import DeepAR
+from logsparse.config import Config, ModelConfig, TrainConfig
+from logsparse.data.calendar import Freq
+from logsparse.data.panel import Origin, Panel
+from logsparse.data.scale import Doubles
+from logsparse.errors import ConfigError
+from logsparse.evaluation.backtest import backtest
+from logsparse.evaluation.metrics import score
+from logsparse.forecaster import LogSparse
+from logsparse.paper.experiment import NO_TRACES, SAMPLES, Experiment, Table, Traces, facts_of, known_by
+from logsparse.paper.ledger import Identity, Row, Run
+from logsparse.pictures import INK, new_figure
+
+# S series, X = t0 + 24 steps
+
+HORIZON = 24
+SIZES = (4500, 500, 1000)
+
+
+class Study(NamedTuple):
+    """One of the paper's eight sets."""
+
+    training: Panel
+    validation: Panel
+    test: Panel
+
+
+def signal(t0: int, amplitudes_S3: Doubles) -> Doubles:
+    """The waves without noise, (S, X), for amplitudes A1, A2, A3; at t0 = 24 the third segment is empty."""
+    if t0 < 24:
+        raise ConfigError(
+            "t0 must leave room for the first two waves.", got=f"t0={t0}", hint="use 24, 48, ..., 192 as in the paper."
+        )
+    x_X = np.arange(t0 + HORIZON)
+    segment_X = np.digitize(x_X, (12, 24, t0))
+    last_S1 = amplitudes_S3[:, :2].max(axis=1, keepdims=True)
+    amplitude_SX = np.concatenate((amplitudes_S3, last_S1), axis=1)[:, segment_X]
+    return np.asarray(amplitude_SX * np.sin(np.pi * x_X / np.where(x_X < t0, 6, 12)) + 72)
+
+
+def synthetic(t0: int, series: int, generator: np.random.Generator) -> Panel:
+    """So many series of t0 + 24 steps at integer times 0, 1, ...; amplitudes are drawn first, then the noise."""
+    mean_SX = signal(t0, generator.uniform(0, 60, (series, 3)))
+    values_SX = mean_SX + generator.standard_normal(mean_SX.shape)
+    length = t0 + HORIZON
+    return Panel(
+        values=values_SX.astype(np.float32).ravel(),
+        indptr=np.arange(series + 1) * length,
+        lengths=np.full(series, length),
+        ids=tuple(range(series)),
+        starts=np.zeros(series, np.int64),
+        freq=Freq("index", 1),
+        origin=Origin(time_type="integer"),
+    )
+
+
+def study(t0: int, generator: np.random.Generator) -> Study:
+    """4500 series to train on, 500 to validate with, 1000 to test on, all different and numbered through."""
+    panels = [synthetic(t0, size, generator) for size in SIZES]
+    begins = np.cumsum((0, *SIZES)).tolist()
+    return Study(
+        *(replace(panel, ids=tuple(range(*ends))) for panel, ends in zip(panels, pairwise(begins), strict=True))
+    )
+
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TASK = "synthetic"
+# The ends and the middle first: whoever stops early has the whole range.
+T0 = (24, 96, 192, 48, 144, 72, 120, 168)
+HIDDEN = (20, 40, 80, 140, 200)
+TRANSFORMER = "transformer"
+MODELS = (TRANSFORMER, *(f"deepar-{hidden}" for hidden in HIDDEN))
+NOISE = (0.0111, 0.0049)
+"""R0.5 and R0.9 of a forecaster who knows each wave, at any t0."""
+
+
+def runs(seeds: int | None, models: Sequence[str], budget: float | None = None) -> list[Run]:
+    """All there are to do, of these models."""
+    return [Run(TASK, f"t0={t0}", model, seed, budget) for seed in range(seeds or 1) for t0 in T0 for model in models]
+
+
+def config(model: str, t0: int) -> Config:
+    """Three layers of canonical attention or of LSTM cells; inputs, passes and decoding are the same for all.
+
+    Each kind has the learning rate that suited it best on validation (docs/LOG.md).
+    """
+    network = ModelConfig(heads=4, kernel=1, width=32, head_width="split", norm="pre", embed_series=False, dropout=0.0)
+    if model != TRANSFORMER:
+        network = replace(network, width=int(model.removeprefix("deepar-")), head_width="full")
+    rate = 4e-3 if model == TRANSFORMER else 1e-2
+    train = TrainConfig(
+        windows=4500,
+        epochs=34,
+        weighted=False,
+        loss_on="horizon",
+        optimiser="adamw",
+        schedule="one-cycle",
+        lr=rate,
+        average=0.98,
+        patience=None,
+        validation_windows=500,
+    )
+    return Config(context=t0, horizon=HORIZON, method="mean-path", features=("age",), model=network, train=train)
+
+
+def identify(wanted: Sequence[Run]) -> dict[Run, Identity]:
+    """By the config of each, and all series of its t0."""
+    sets = {run.case: _sets(run) for run in wanted}
+    return {run: known_by(_model(run), sets[run.case].training, *sets[run.case]) for run in wanted}
+
+
+def _t0(run: Run) -> int:
+    return int(run.case.removeprefix("t0="))
+
+
+def _sets(run: Run) -> Study:
+    """One set per t0 for all models and seeds: only what is compared differs."""
+    return study(_t0(run), np.random.default_rng(_t0(run)))
+
+
+def _model(run: Run) -> LogSparse:
+    kind = LogSparse if run.model == TRANSFORMER else DeepAR
+    return kind(HORIZON, config=config(run.model, _t0(run)), seed=run.seed, samples=SAMPLES)
+
+
+def carry_out(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
+    """Train, forecast the test series, score. Interrupted, it stops here and goes on in the folder another time."""
+    sets, model = _sets(run), _model(run)
+    model.minutes, model.verbose = run.budget, verbose
+    model.fit(sets.training, validation=sets.validation, folder=folder)
+    facts = facts_of(model)
+    found = score(backtest(model, sets.test, season=HORIZON)).row(0, named=True)
+    return {"R0.5": found["R0.5"], "R0.9": found["R0.9"], **facts}
+
+
+def table(rows: Iterable[Row], name: str = "R0.5") -> tuple[list[str], list[list[str]]]:
+    """Head and rows: one row a t0, one column a model, the mean over seeds."""
+    found: dict[tuple[int, str], list[float]] = {}
+    known = {f"t0={t0}" for t0 in T0}
+    for row in rows:
+        if row["case"] not in known or not row[name]:
+            continue
+        found.setdefault((int(row["case"].removeprefix("t0=")), row["model"]), []).append(float(row[name]))
+    models = [model for model in MODELS if any(model == there for _, there in found)]
+    lines = []
+    for t0 in sorted({t0 for t0, _ in found}):
+        cells = [found.get((t0, model)) for model in models]
+        lines.append([str(t0), *(f"{np.mean(cell):.4f}" if cell else "-" for cell in cells)])
+    return ["t0", *models], lines
+
+
+def tables(rows: Sequence[Row], _traces: Traces = NO_TRACES) -> list[Table]:
+    """One for each score."""
+    return [Table(f"Synthetic study, {name}", *table(rows, name)) for name in ("R0.5", "R0.9")]
+
+
+def figure(rows: Iterable[Row], _traces: Traces = NO_TRACES) -> Figure:
+    """The paper's figure: error against t0, a line a model, and the floor that the noise sets."""
+    head, lines = table(rows)
+    drawn, axes = new_figure(7, 3.6)
+    for column, model in enumerate(head[1:], start=1):
+        points = [(int(line[0]), float(line[column])) for line in lines if line[column] != "-"]
+        style: dict[str, Any] = {"color": "#c8553d", "linewidth": 2.2, "marker": "o"}
+        if model != TRANSFORMER:
+            shade = 0.35 + 0.6 * HIDDEN.index(int(model.removeprefix("deepar-"))) / (len(HIDDEN) - 1)
+            style = {"color": "#1f6fb2", "alpha": shade, "linewidth": 1.4, "marker": "."}
+        axes.plot(*zip(*points, strict=True), label=model, **style)
+    axes.axhline(NOISE[0], color=INK, linewidth=1, linestyle=":", label="the noise alone")
+    axes.set(
+        xlabel="t0, steps to look back", ylabel="R0.5", yscale="log", xticks=sorted(int(line[0]) for line in lines)
+    )
+    axes.legend(frameon=False, fontsize=8, ncols=2)
+    return drawn
+
+
+SYNTHETIC = Experiment(TASK, MODELS, runs, identify, carry_out, tables, figure, shows="Figure 4(b), error against t0")

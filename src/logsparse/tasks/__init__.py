@@ -1,1 +1,0 @@
-"""The paper's experiments as data and runs: each finished run is one row in a folder of results."""

@@ -1,0 +1,34 @@
+"""A training is told as facts of a row and a curve; an interrupted one is not told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import logsparse as ls
+import small
+from logsparse.paper.experiment import facts_of
+from logsparse.train.loop import INTERRUPTED
+
+
+@pytest.fixture(scope="module")
+def model() -> ls.LogSparse:
+    return ls.LogSparse(6, config=small.config(epochs=2), verbose=False).fit(small.panel(series=2))
+
+
+def test_the_curve_has_a_point_for_each_look(model: ls.LogSparse) -> None:
+    facts = facts_of(model)
+    curve = facts["trace"]["curve"]
+    assert curve["step"] == [3, 6]
+    assert curve["nll"] == pytest.approx([row["nll"] for row in model.story_.rows], rel=1e-3)
+    assert min(curve["validation_nll"]) == pytest.approx(facts["validation_nll"], rel=1e-3)
+    assert facts["steps"] == 6
+    assert json.loads(json.dumps(facts["trace"])) == facts["trace"]
+
+
+def test_an_interrupted_training_is_no_result(model: ls.LogSparse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model, "story_", replace(model.story_, ended=INTERRUPTED))
+    with pytest.raises(KeyboardInterrupt):
+        facts_of(model)

@@ -1,0 +1,51 @@
+"""T, M and S of the paper beside those of the files that are here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from logsparse.paper.figures import STATISTICS
+from logsparse.paper.prepare import VARIABLE
+
+
+def lines() -> dict[str, list[str]]:
+    (table,) = STATISTICS.tables([], {})
+    return {line[0]: line[1:] for line in table.lines}
+
+
+def test_sets_that_are_not_here_show_the_paper_s_numbers_and_how_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    found = lines()
+    assert len(found) == 7
+    note = "the data are not here: run `logsparse data get electricity-f`."
+    assert found["electricity-f"] == ["129120", "-", "370", "-", "15 mins", "-", note]
+    assert found["m4-hourly"][0] == "748/1008"
+
+
+def test_a_set_that_is_here_is_counted_and_what_differs_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    times = pl.datetime_range(pl.datetime(2006, 1, 1), pl.datetime(2006, 1, 3), "1h", eager=True, closed="left")
+    pl.DataFrame({"unique_id": "a", "ds": times, "y": 1.0}).write_parquet(tmp_path / "solar_hourly.parquet")
+    told = lines()["solar"]
+    assert told == ["5832", "48", "137", "1", "1 hour", "1 hour", "NOT as it must be: T, M, span"]
+
+
+def test_a_file_that_cannot_be_read_costs_its_own_line_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    (tmp_path / "solar_hourly.parquet").write_bytes(b"")
+    found = lines()
+    assert found["solar"][:6] == ["5832", "-", "137", "-", "1 hour", "-"]
+    assert "solar_hourly.parquet must hold the data set solar. Got " in found["solar"][6]
+    assert len(found) == 7
+
+
+def test_the_real_sets_are_as_the_paper_tells(shared_data: Path) -> None:
+    del shared_data
+    assert lines()["solar"] == ["5832", "5832", "137", "137", "1 hour", "1 hour", ""]

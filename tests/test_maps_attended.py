@@ -1,0 +1,182 @@
+"""What a forecast looks at: weights that are the network's own, at their times, in a table and in a picture."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+import logsparse as ls
+import small
+from logsparse.attention.maps import Attention
+from logsparse.attention.pattern import full, logsparse, restart
+from logsparse.model.decode import decode_plainly
+from logsparse.model.transformer import Block, Transformer
+from logsparse.pictures import save_figure
+
+CONTEXT, HORIZON = 24, 6
+
+
+def frame(steps: int = 60) -> pl.DataFrame:
+    """Two hourly series, the second with a hole near its end."""
+    hours = np.datetime64("2024-01-01T00:00", "us") + np.arange(steps).astype("timedelta64[h]")
+    waves = [level * (2 + np.sin(np.arange(steps) * np.pi / 12)) for level in (1, 30)]
+    tables = [pl.DataFrame({"unique_id": name, "ds": hours, "y": y}) for name, y in zip("ab", waves, strict=True)]
+    hole = (pl.col("unique_id") == "b") & (pl.col("ds") == hours[-3])
+    return pl.concat(tables).with_columns(y=pl.when(hole).then(None).otherwise(pl.col("y")))
+
+
+def fitted(pattern: Any = None) -> ls.LogSparse:
+    config = small.config({"patterns": (pattern or logsparse(),), "lags": (1, 5)}, epochs=1)
+    model = ls.LogSparse(HORIZON, config=config, verbose=False).fit(frame())
+    with torch.no_grad():
+        for name, weight in model.network_.named_parameters():
+            # A network of two small steps looks at everything alike: weights as large as these have something to show.
+            weight.mul_(20 if "query_key" in name else 1)
+    return model
+
+
+@pytest.fixture(scope="module")
+def model() -> ls.LogSparse:
+    return fitted()
+
+
+def by_hand(model: ls.LogSparse, series: int, layer: int) -> np.ndarray[Any, Any]:
+    """(heads, L, L): a pass over the window with the mean path filled in, its q and k caught on the way."""
+    network = model.network_
+    assert isinstance(network, Transformer)
+    panel = model.panel_
+    windows = model._windows(panel)
+    means = torch.tensor(model.config_.horizon * [math.nan])
+    with torch.no_grad():
+        batch = windows(np.array([series]), panel.lengths[[series]]).clone()
+        for step in range(HORIZON):
+            law = network.likelihood.distribution(network(batch)[:, CONTEXT + step], batch.scale_B)
+            means[step] = law.mean
+            for number, lag in enumerate(model.config_.model.lags):
+                if CONTEXT + step + lag < CONTEXT + HORIZON:
+                    batch.lagged_BLK[:, CONTEXT + step + lag, number] = law.mean
+                    batch.lag_observed_BLK[:, CONTEXT + step + lag, number] = True
+        caught: list[torch.Tensor] = []
+        block = network.blocks[layer]
+        assert isinstance(block, Block)
+        hook = block.register_forward_pre_hook(lambda _module, inputs: caught.append(inputs[0]))
+        network(batch)
+        hook.remove()
+        q, k, _ = block.project(caught[0])
+        mask = torch.from_numpy(block.attention.pattern.mask(CONTEXT + HORIZON))
+        scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~mask, -math.inf)
+    return np.asarray(scores.softmax(-1)[0].numpy())
+
+
+@pytest.mark.parametrize("pattern", [full(), logsparse(), restart(6, dense_rows=10)], ids=repr)
+@pytest.mark.parametrize("layer", [0, 1])
+def test_the_matrix_is_the_softmax_of_the_network_s_own_scores(pattern: Any, layer: int) -> None:
+    model = fitted(pattern)
+    expected = by_hand(model, 1, layer)
+    found = model.attention(series="b", layer=layer, step=None)
+    np.testing.assert_allclose(found.weights, expected.mean(0), atol=1e-5)
+    np.testing.assert_allclose(found.weights.sum(1), 1, atol=1e-5)
+    assert (found.weights[~pattern.mask(30)] == 0).all()
+    assert (np.triu(found.weights, 1) == 0).all()
+    for head in (0, 1):
+        one = model.attention(series="b", layer=layer, head=head, step=None)
+        np.testing.assert_allclose(one.weights, expected[head], atol=1e-5)
+
+
+@pytest.mark.parametrize("step", [0, 3, 5])
+def test_a_step_s_weights_are_its_row_of_the_matrix(model: ls.LogSparse, step: int) -> None:
+    row, matrix = model.attention(step=step), model.attention(step=None)
+    np.testing.assert_allclose(row.weights, matrix.weights[CONTEXT + step], atol=1e-6)
+    assert (row.weights[CONTEXT + step + 1 :] == 0).all()
+
+
+def test_the_horizon_holds_the_mean_path(model: ls.LogSparse) -> None:
+    windows = model._windows(model.panel_)
+    batch = windows(np.array([0]), model.panel_.lengths[[0]])
+    # With a scale of next to nothing, the samples around the mean path are the mean path.
+    middle = torch.full((1, 1, HORIZON), 0.5)
+    assert isinstance(model.network_, Transformer)
+    drawn = decode_plainly(model.network_, batch, middle, "mean-path")[0, 0].numpy()
+    np.testing.assert_allclose(model.attention().values[CONTEXT:], drawn, rtol=1e-4)
+
+
+def test_the_table_has_the_times_up_to_the_step_that_looks(model: ls.LogSparse) -> None:
+    table = model.attention(series="b", step=2).table()
+    assert table.columns == ["unique_id", "ds", "value", "weight"]
+    assert len(table) == CONTEXT + 3
+    known = frame().filter(pl.col("unique_id") == "b").tail(CONTEXT)
+    assert table["ds"][:CONTEXT].equals(known["ds"])
+    np.testing.assert_allclose(table["value"][:CONTEXT].to_numpy(), known["y"].to_numpy(), rtol=1e-6)
+    assert table["value"].null_count() == 1
+    assert table["weight"].sum() == pytest.approx(1)
+    cells = model.attention(series="b", step=None).table()
+    assert cells.columns == ["unique_id", "ds", "attended", "weight"]
+    assert len(cells) == logsparse().cells(30)
+    assert (cells["attended"] <= cells["ds"]).all()
+
+
+def test_the_frame_is_of_the_kind_that_came() -> None:
+    pandas = pytest.importorskip("pandas")
+    config = small.config(epochs=1)
+    model = ls.LogSparse(HORIZON, config=config, verbose=False).fit(frame().to_pandas())
+    assert isinstance(model.attention().frame(), pandas.DataFrame)
+
+
+def test_a_history_shorter_than_the_context_is_padded(model: ls.LogSparse) -> None:
+    found = model.attention(frame(steps=10), series="a")
+    assert np.isnan(found.values[:14]).all()
+    assert np.isfinite(found.values[14:]).all()
+    assert found.weights.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("step", [0, 4, None])
+def test_the_picture_shows_history_and_weights(model: ls.LogSparse, step: int | None, tmp_path: Any) -> None:
+    figure = model.attention(series="b", step=step).plot()
+    above, below = figure.axes
+    assert "b: layer 1 of 0 to 1, mean of 2 heads" in above.get_title(loc="left")
+    assert below.collections if step is not None else below.images
+    save_figure(figure, tmp_path / "attention.svg")
+    assert (tmp_path / "attention.svg").stat().st_size > 5000
+
+
+def test_a_large_matrix_keeps_the_thin_lines_of_its_pattern() -> None:
+    length = 1000
+    weights = np.zeros((length, length), np.float32)
+    weights[np.arange(length), np.arange(length)] = 1
+    times = pl.Series(range(length))
+    what: dict[str, Any] = {"series": "a", "step": None, "what": "", "library": "polars", "context": 900}
+    figure = Attention(weights=weights, values=np.ones(length, np.float32), times=times, **what).plot()
+    shown = figure.axes[1].images[0].get_array()
+    assert shown is not None
+    assert shown.shape == (334, 334)
+    assert (np.diag(shown) == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        (
+            {"layer": 2},
+            r"layer must be one of the 2 there are, 0 to 1, or -1 to -2 .*Got 2\. Hint: layer=-1 is the last",
+        ),
+        ({"layer": "last"}, r"layer must be .* Got 'last'\."),
+        ({"head": -3}, r"head must be one of the 2 .*Got -3\. Hint: head=None is the mean over all"),
+        ({"step": 6}, r"step must be a step of the horizon, 0 to 5, or None\. Got 6\. Hint: step=0 is the first"),
+        ({"step": -1}, r"step must be .* Got -1"),
+        ({"series": "aa"}, r"Attention is shown of a series that is there\. Got 'aa'\. Hint: did you mean 'a'\?"),
+        ({"series": 7}, r"Got 7\. Hint: name one such as 'a'"),
+    ],
+)
+def test_what_is_not_there_is_refused_with_a_way_out(model: ls.LogSparse, asked: dict[str, Any], text: str) -> None:
+    with pytest.raises(ls.ConfigError, match=text):
+        model.attention(**asked)
+
+
+def test_an_unfitted_model_is_told_to_fit() -> None:
+    with pytest.raises(ls.NotFittedError):
+        ls.LogSparse(HORIZON).attention()
