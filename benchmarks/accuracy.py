@@ -30,7 +30,7 @@ from logsparse.model.decode import decode_plainly
 from logsparse.model.transformer import Transformer
 from logsparse.paper.synthetic import study
 from logsparse.train.batches import TrainingSet, windows_of
-from logsparse.train.loop import Story, Training
+from logsparse.train.loop import Training, TrainingHistory
 from machine import write_result
 
 # W cutoffs, S series, N paths, H horizon
@@ -57,7 +57,7 @@ def synthetic(epochs: int) -> Config:
     return Config(context=96, horizon=24, features=("age",), model=model, train=train)
 
 
-def train(config: Config, data: TrainingSet, seed: int, folder: Path | None) -> tuple[Transformer, Story]:
+def train(config: Config, data: TrainingSet, seed: int, folder: Path | None) -> tuple[Transformer, TrainingHistory]:
     network = Transformer(
         config.model, length=config.length, features=len(data.features), series=len(data.windows.panel)
     )

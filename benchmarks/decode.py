@@ -78,7 +78,7 @@ def ours(name: str, minutes: float, rounds: int) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     history = panel()
     config, series = model.config_, len(history)
-    windows = windows_of(model.known_.retell(history), model.features_, config)
+    windows = windows_of(model.series_index_.encode(history), model.features_, config)
 
     def cached(method: str, paths: int, seed: int = 0, every: int = 1) -> Any:
         chosen = np.arange(0, series, every)

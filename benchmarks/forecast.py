@@ -194,7 +194,7 @@ def errors(minutes: float) -> list[dict[str, Any]]:
     """Of as many paths as are drawn by default, for usual levels and far ones."""
     hours = m4()
     model = fitted(hours, 48, 168, minutes)
-    windows = windows_of(model.known_.retell(hours), model.features_, model.config_)
+    windows = windows_of(model.series_index_.encode(hours), model.features_, model.config_)
     chosen = np.arange(0, len(hours), EVERY)
 
     def quantiles(paths: int, seed: int, levels: tuple[float, ...]) -> Any:

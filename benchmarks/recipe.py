@@ -117,7 +117,7 @@ def main() -> None:
     model = ls.LogSparse(task.horizon, config=config, seed=asked.seed, samples=asked.samples)
     model.fit(history)
     found = scores(ls.backtest(model, panel, windows=task.windows, quantiles=LEVELS), panel, task)
-    story = model.story_
+    story = model.history_
     change = [*asked.changes, *([f"context={asked.context}"] if asked.context else [])]
     row: dict[str, Any] = {
         "set": asked.task,

@@ -143,7 +143,7 @@ class OwnDeepAR(Rival):
 
     def _fit(self, panel: Panel) -> None:
         self.fitted = ls.DeepAR(self.horizon, minutes=self.minutes, seed=self.seed, verbose=False).fit(panel)
-        story = self.fitted.story_
+        story = self.fitted.history_
         self.trained_minutes, self.steps = story.seconds / 60, int(story.rows[-1]["step"])
 
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:

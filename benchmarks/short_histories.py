@@ -72,7 +72,7 @@ def main() -> None:
             "R0.9": found["R0.9"],
             "coverage_80": found["coverage_80"],
             "naive_R0.5": naive,
-            "training_steps": int(model.story_.rows[-1]["step"]),
+            "training_steps": int(model.history_.rows[-1]["step"]),
             "threads": asked.threads,
             "version": f"logsparse {version('logsparse')}",
             "machine": machine(),

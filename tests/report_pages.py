@@ -26,7 +26,7 @@ class LastWeeks(SeasonalNaive):
         mean_SH = np.stack([np.resize(day_P, self.horizon) for day_P in days_SP])
         return ls.Forecast(panel, mean_SH, levels, said.quantiles + (mean_SH - said.mean)[:, None])
 
-    def evidence(self) -> ls.Evidence:
+    def diagnostics(self) -> ls.Diagnostics:
         figure, axes = new_figure()
         axes.imshow(np.arange(48).reshape(4, 12), aspect="auto")
         axes.set_xlabel("steps back")
@@ -34,7 +34,7 @@ class LastWeeks(SeasonalNaive):
             {"step": 10 * i, "seconds": 1.0 * i, "nll": 2 / i, "validation_nll": 2 / i + 0.02 * i} for i in range(1, 20)
         ]
         settings = {"horizon": self.horizon, "config": {"model": {"layers": 3}}, "note": "<b>bold</b>"}
-        return ls.Evidence(settings, losses, figure)
+        return ls.Diagnostics(settings, losses, figure)
 
 
 def hours(series: int = 5, days: int = 20) -> pl.DataFrame:

@@ -122,7 +122,7 @@ def test_a_second_fit_into_one_folder_is_refused_until_the_first_is_dead(tmp_pat
         with pytest.raises(DataError, match=r"one training at a time\. Got another that is at work in .*seed-0\. Hint"):
             model.fit(small.panel(), folder=tmp_path)
         other.kill()
-    assert model.fit(small.panel(), folder=tmp_path).story_.best is not None
+    assert model.fit(small.panel(), folder=tmp_path).history_.best is not None
 
 
 def test_one_process_does_not_train_twice_in_one_folder_but_with_other_seeds_it_may(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_the_settings_are_told_before_and_the_outcome_after() -> None:
     model = ls.load("model")
     assert isinstance(model, ls.LogSparse)
     assert told["parameters"] == f"{sum(weight.numel() for weight in model.network_.parameters()):,}"
-    assert told["validation"] == f"{model.story_.best:.4f} (negative log-likelihood of a step)"
+    assert told["validation"] == f"{model.history_.best:.4f} (negative log-likelihood of a step)"
     assert done.out.startswith("data")
     assert "wrote model" in done.err
     assert sorted(path.name for path in Path().iterdir()) == ["hours.csv", "model"]

@@ -161,7 +161,7 @@ def test_an_interrupted_fit_goes_on_from_its_folder(
     with monkeypatch.context() as patch:
         patch.setattr(Training, "learn", interrupted)
         half = model().fit(frame(), folder=tmp_path)
-    assert half.story_.ended == "interrupted"
+    assert half.history_.ended == "interrupted"
     assert_frame_equal(model().fit(frame(), folder=tmp_path).predict(), fitted.predict(), check_exact=True)
 
 
@@ -175,5 +175,5 @@ def test_fine_tuning_takes_new_series_in(fitted: ls.DeepState) -> None:
 def test_it_has_no_attention_to_show(fitted: ls.DeepState) -> None:
     with pytest.raises(ConfigError, match=r"Attention is shown of a network that has some. Got Structural"):
         fitted.attention()
-    assert fitted.evidence().attention is None
-    assert fitted.evidence().losses
+    assert fitted.diagnostics().attention is None
+    assert fitted.diagnostics().losses

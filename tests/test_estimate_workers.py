@@ -79,8 +79,8 @@ import logsparse as ls
 print("once")
 rng = np.random.default_rng(0)
 frame = pl.concat(pl.DataFrame({"unique_id": i, "ds": range(30), "y": rng.normal(10, 1, 30)}) for i in range(8))
-alone = ls.AutoEts(3, processes=1, verbose=False).fit(frame).predict()
-together = ls.AutoEts(3, processes=2, verbose=False).fit(frame).predict()
+alone = ls.AutoETS(3, processes=1, verbose=False).fit(frame).predict()
+together = ls.AutoETS(3, processes=2, verbose=False).fit(frame).predict()
 assert alone.equals(together), (alone, together)
 assert "torch" not in sys.modules
 """

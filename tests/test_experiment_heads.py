@@ -13,7 +13,14 @@ import torch
 import logsparse as ls
 import small
 from logsparse.attention.maps import Attention
-from logsparse.paper.experiment import array, chosen, farsight, look_of_all_positions, look_of_layers, whole_matrix
+from logsparse.paper.experiment import (
+    array,
+    chosen,
+    long_range_score,
+    look_of_all_positions,
+    look_of_layers,
+    whole_matrix,
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,24 +41,24 @@ def look(weights: Any, step: int | None = 0) -> Attention:
 
 
 def test_a_head_that_looks_far_at_few_cells_has_more_farsight_than_one_that_looks_everywhere_or_at_itself() -> None:
-    few = farsight(look([0, 0.5, 0.5, 0, 0, 0, 0, 0]), far=3)
-    alike = farsight(look([1 / 7] * 7 + [0]), far=3)
-    itself = farsight(look([0, 0, 0, 0, 0, 0, 1, 0]), far=3)
+    few = long_range_score(look([0, 0.5, 0.5, 0, 0, 0, 0, 0]), far=3)
+    alike = long_range_score(look([1 / 7] * 7 + [0]), far=3)
+    itself = long_range_score(look([0, 0, 0, 0, 0, 0, 1, 0]), far=3)
     assert few == pytest.approx(0.5)
     assert few > alike > itself == 0
 
 
 def test_of_a_matrix_the_farsight_is_the_mean_over_rows_that_have_far_cells() -> None:
     matrix = np.eye(6)
-    assert farsight(look(matrix, step=None), far=2) == 0
+    assert long_range_score(look(matrix, step=None), far=2) == 0
     matrix[5] = [1, 0, 0, 0, 0, 0]
-    assert farsight(look(matrix, step=None), far=2) == pytest.approx(1 / 4)
+    assert long_range_score(look(matrix, step=None), far=2) == pytest.approx(1 / 4)
 
 
 def test_the_head_is_the_one_that_the_rule_names(model: ls.LogSparse) -> None:
     head, found = chosen(model, layer=1, step=0)
     looks = [model.attention(layer=1, head=one) for one in (0, 1)]
-    assert head == int(np.argmax([farsight(one, 6) for one in looks]))
+    assert head == int(np.argmax([long_range_score(one, 6) for one in looks]))
     np.testing.assert_array_equal(found.weights, looks[head].weights)
 
 

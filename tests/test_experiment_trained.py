@@ -22,13 +22,13 @@ def test_the_curve_has_a_point_for_each_look(model: ls.LogSparse) -> None:
     facts = facts_of(model)
     curve = facts["trace"]["curve"]
     assert curve["step"] == [3, 6]
-    assert curve["nll"] == pytest.approx([row["nll"] for row in model.story_.rows], rel=1e-3)
+    assert curve["nll"] == pytest.approx([row["nll"] for row in model.history_.rows], rel=1e-3)
     assert min(curve["validation_nll"]) == pytest.approx(facts["validation_nll"], rel=1e-3)
     assert facts["steps"] == 6
     assert json.loads(json.dumps(facts["trace"])) == facts["trace"]
 
 
 def test_an_interrupted_training_is_no_result(model: ls.LogSparse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model, "story_", replace(model.story_, ended=INTERRUPTED))
+    monkeypatch.setattr(model, "history_", replace(model.history_, ended=INTERRUPTED))
     with pytest.raises(KeyboardInterrupt):
         facts_of(model)

@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 
 from logsparse.baselines.naive import SeasonalNaive
 from logsparse.errors import ConfigError, DataError, NotFittedError
-from logsparse.forecast import Evidence, Forecast
+from logsparse.forecast import Diagnostics, Forecast
 from logsparse.registry import load
 
 
@@ -184,4 +184,4 @@ def test_future_values_for_a_model_without_covariates_are_refused(fitted: Season
 
 
 def test_the_evidence_of_a_forecaster_is_what_it_was_made_with(fitted: SeasonalNaive) -> None:
-    assert fitted.evidence() == Evidence({"horizon": 24, "season": None}, losses=[], attention=None)
+    assert fitted.diagnostics() == Diagnostics({"horizon": 24, "season": None}, losses=[], attention=None)

@@ -209,7 +209,7 @@ def test_a_saved_model_forecasts_the_same(fitted: ls.LogSparse, tmp_path: Path) 
     assert again.predict(frame(first=2)).equals(fitted.predict(frame(first=2)))
     assert isinstance(again, ls.LogSparse)
     assert again.settings() == fitted.settings()
-    assert again.story_.rows == fitted.story_.rows
+    assert again.history_.rows == fitted.history_.rows
 
 
 def test_a_loaded_model_refuses_to_be_tested_on_what_it_learned(fitted: ls.LogSparse, tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_fine_tuning_goes_on_with_new_series(fitted: ls.LogSparse) -> None:
     before = {name: weight.clone() for name, weight in model.network_.state_dict().items()}
     model.fine_tune(frame(series=3, first=3, steps=95))
     check_frame(model.predict(quantiles=LEVELS), ["s3", "s4", "s5"])
-    assert model.known_.ids == ("s0", "s1", "s2", "s3", "s4", "s5")
+    assert model.series_index_.ids == ("s0", "s1", "s2", "s3", "s4", "s5")
     table = model.network_.state_dict()["series.weight"]
     assert table.shape[0] == 7
     # Its steps are small: the weights are near to what they were, and s4 began as the unknown.
@@ -300,8 +300,8 @@ def test_the_same_seed_gives_the_same_weights_and_with_other_threads_nearly_the_
 
 def test_the_best_of_several_seeds_is_kept() -> None:
     config = small.config(epochs=1, seeds=3)
-    stories = [quick(config=small.config(epochs=1), seed=seed).fit(frame()).story_.best for seed in range(3)]
-    found = quick(config=config).fit(frame()).story_.best
+    stories = [quick(config=small.config(epochs=1), seed=seed).fit(frame()).history_.best for seed in range(3)]
+    found = quick(config=config).fit(frame()).history_.best
     assert found == min(best for best in stories if best is not None)
 
 

@@ -18,7 +18,7 @@ def test_a_long_gap_at_the_end_changes_neither_unit_nor_what_is_learned_from() -
     told, larger = (model.predict(gap.with_columns(pl.col("y") * unit)) for unit in (1, 1000))
     np.testing.assert_allclose(larger["q0.5"], 1000 * told["q0.5"], rtol=1e-3)
     with_gap, without = (quick().fit(data) for data in (gap, gap.drop_nulls("y")))
-    assert with_gap.story_.rows[-1]["validation_nll"] == without.story_.rows[-1]["validation_nll"]
+    assert with_gap.history_.rows[-1]["validation_nll"] == without.history_.rows[-1]["validation_nll"]
 
 
 def test_a_saved_model_knows_the_unit_of_a_series_that_ends_in_a_long_gap(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_the_plan_is_what_fit_then_does() -> None:
     assert plan.config == model.config_
     assert plan.features == model.features_.names == ("month", "weekday", "hour", "age")
     assert plan.parameters == sum(weight.numel() for weight in model.network_.parameters())
-    assert plan.steps == model.story_.rows[-1]["step"] == 16
+    assert plan.steps == model.history_.rows[-1]["step"] == 16
 
 
 def test_a_plan_without_a_config_follows_from_the_data() -> None:
@@ -44,12 +44,12 @@ def other(seed: int) -> Panel:
 
 def test_validation_series_of_their_own_choose_the_best_weights() -> None:
     panel = small.panel()
-    losses = [quick(epochs=2).fit(panel, validation=other(seed)).story_.rows for seed in (1, 2)]
+    losses = [quick(epochs=2).fit(panel, validation=other(seed)).history_.rows for seed in (1, 2)]
     assert losses[0][0]["nll"] == losses[1][0]["nll"]
     assert losses[0][0]["validation_nll"] != losses[1][0]["validation_nll"]
     # Then all windows are there to learn from, those of the last tenth too.
     held_back, free = (quick(windows=10_000, weighted=False) for _ in range(2))
-    assert held_back.plan(panel).steps < free.fit(panel, validation=other(1)).story_.rows[-1]["step"]
+    assert held_back.plan(panel).steps < free.fit(panel, validation=other(1)).history_.rows[-1]["step"]
 
 
 def test_a_second_fit_forgets_the_validation_series() -> None:
@@ -61,23 +61,23 @@ def test_a_second_fit_forgets_the_validation_series() -> None:
 
 def test_the_evidence_is_settings_losses_and_a_picture(tmp_path: Path) -> None:
     model = quick(epochs=1)
-    assert model.evidence() == ls.Evidence(model.settings())
+    assert model.diagnostics() == ls.Diagnostics(model.settings())
     model.fit(small.panel())
-    found = model.evidence()
-    assert found.losses == model.story_.rows
+    found = model.diagnostics()
+    assert found.losses == model.history_.rows
     assert found.settings["config"]["model"]["patterns"] == [{"rule": "logsparse", "base": 2, "dense_rows": 0}]
     assert found.attention is not None
     model.save(tmp_path / "whole")
-    assert ls.load(tmp_path / "whole").evidence().losses == found.losses
+    assert ls.load(tmp_path / "whole").diagnostics().losses == found.losses
     model.save(tmp_path / "bare", history=False)
-    bare = ls.load(tmp_path / "bare").evidence()
+    bare = ls.load(tmp_path / "bare").diagnostics()
     assert (bare.losses, bare.attention) == (found.losses, None)
 
 
 def test_evidence_needs_no_future_of_the_covariates() -> None:
     panel = small.panel()
     price = np.arange(len(panel.values), dtype=np.float32)
-    evidence = quick(epochs=1).fit(replace(panel, covariates={"price": price})).evidence()
+    evidence = quick(epochs=1).fit(replace(panel, covariates={"price": price})).diagnostics()
     assert evidence.attention is None
 
 

@@ -78,7 +78,7 @@ def test_a_history_of_zeros_is_forecast_in_the_unit_that_was_learned_also_when_l
 def test_the_unit_of_a_history_of_zeros_is_its_series_own_however_little_of_it_is_given() -> None:
     model = fitted(frame(intermittent), "deviation", "student-t")
     found = model.forecast(zeros("s0", "s3")).quantiles
-    size = model.known_.size_A
+    size = model.series_index_.size_A
     np.testing.assert_allclose(found[1, :, 0] / found[0, :, 0], size[3] / size[0], rtol=1e-5)
     tails = zeros("s0", "s3").group_by("unique_id", maintain_order=True).tail(31)
     np.testing.assert_array_equal(model.forecast(tails).quantiles, found)
@@ -86,7 +86,7 @@ def test_the_unit_of_a_history_of_zeros_is_its_series_own_however_little_of_it_i
 
 def test_what_is_held_back_for_validation_does_not_enter_the_units() -> None:
     late = frame(launches).with_columns(y=pl.when(pl.col("ds").rank("dense") > STEPS - 8).then(1e9).otherwise("y"))
-    one, other = (fitted(data, "mean", "gaussian").known_.size_A for data in (frame(launches), late))
+    one, other = (fitted(data, "mean", "gaussian").series_index_.size_A for data in (frame(launches), late))
     np.testing.assert_array_equal(one, other)
 
 

@@ -12,7 +12,7 @@ import small
 from logsparse.data.calendar import Freq
 from logsparse.data.features import Features
 from logsparse.data.panel import Panel, Static
-from logsparse.data.series_index import Known
+from logsparse.data.series_index import SeriesIndex
 
 HOUR = 3_600_000_000
 
@@ -26,8 +26,8 @@ def named(ids: tuple[str, ...], starts: list[int], colours: tuple[str, ...] | No
     return replace(panel, ids=ids, starts=np.array(starts) * HOUR, static=static, freq=Freq.parse("h"))
 
 
-def known_of(panel: Panel) -> Known:
-    return Known.of(panel, panel.lengths)
+def known_of(panel: Panel) -> SeriesIndex:
+    return SeriesIndex.of(panel, panel.lengths)
 
 
 def sized(*sizes: float, ids: tuple[str, ...] = ("a", "b", "c", "d")) -> Panel:
@@ -38,24 +38,24 @@ def sized(*sizes: float, ids: tuple[str, ...] = ("a", "b", "c", "d")) -> Panel:
 
 def test_known_series_keep_their_numbers_in_any_order_and_new_ones_have_none() -> None:
     known = known_of(named(("a", "b", "c"), [0, 0, 0]))
-    assert known.retell(named(("c", "x", "a"), [0, 0, 0])).numbers.tolist() == [2, -1, 0]  # type: ignore[union-attr]
+    assert known.encode(named(("c", "x", "a"), [0, 0, 0])).numbers.tolist() == [2, -1, 0]  # type: ignore[union-attr]
 
 
 def test_the_age_of_a_time_does_not_depend_on_where_the_history_begins() -> None:
     trained = named(("a", "b"), [0, 5])
     known = known_of(trained)
-    later = known.retell(named(("b", "new"), [15, 15]))
+    later = known.encode(named(("b", "new"), [15, 15]))
     assert later.elapsed is not None
     assert later.elapsed.tolist() == [10, 0]
     features = Features.fit(trained, ["age"])
     series = np.array([0])
-    same = features(known.retell(trained), np.array([1]), np.array([[10]])), features(later, series, np.array([[0]]))
+    same = features(known.encode(trained), np.array([1]), np.array([[10]])), features(later, series, np.array([[0]]))
     np.testing.assert_array_equal(*same)
 
 
 def test_categories_are_recoded_and_new_ones_are_unknown() -> None:
     known = known_of(named(("a", "b"), [0, 0], ("red", "blue")))
-    told = known.retell(named(("a", "b", "c"), [0, 0, 0], ("green", "blue", "red")))
+    told = known.encode(named(("a", "b", "c"), [0, 0, 0], ("green", "blue", "red")))
     assert told.static["colour"].codes.tolist() == [-1, 1, 0]
 
 
@@ -66,7 +66,7 @@ def test_new_series_are_joined_after_the_known_ones() -> None:
     assert joined.ids == ("a", "b", "c")
     assert (joined.born_A // HOUR).tolist() == [0, 3, 7]
     assert joined.categories == {"colour": ("red", "blue", "green")}
-    again = Known.from_dict(joined.to_dict())
+    again = SeriesIndex.from_dict(joined.to_dict())
     assert (again.ids, again.categories) == (joined.ids, joined.categories)
     assert again.born_A.tolist() == joined.born_A.tolist()
     np.testing.assert_array_equal(again.size_A, joined.size_A)
@@ -74,13 +74,13 @@ def test_new_series_are_joined_after_the_known_ones() -> None:
 
 def test_zeros_are_measured_in_the_size_of_their_series_or_else_of_a_typical_one() -> None:
     known = known_of(sized(0, -3, 8, 100))
-    told = known.retell(sized(9, 9, 9, 9, ids=("b", "a", "new", "d")))
+    told = known.encode(sized(9, 9, 9, 9, ids=("b", "a", "new", "d")))
     assert told.units is not None
     assert told.units.tolist() == [3, 8, 8, 100]
 
 
 def test_a_panel_of_nothing_but_zeros_has_the_unit_one() -> None:
-    told = known_of(sized(0, 0)).retell(sized(0, 5))
+    told = known_of(sized(0, 0)).encode(sized(0, 5))
     assert told.units is not None
     assert told.units.tolist() == [1, 1]
 
@@ -89,7 +89,7 @@ def test_a_panel_of_nothing_but_zeros_has_the_unit_one() -> None:
 def test_units_follow_the_unit_of_the_data_exactly(power: int, sizes: list[float]) -> None:
     panel = sized(*sizes)
     other = replace(panel, values=panel.values * np.float32(2.0**power))
-    units = [known_of(trained).retell(panel).units for trained in (panel, other)]
+    units = [known_of(trained).encode(panel).units for trained in (panel, other)]
     assert units[0] is not None
     np.testing.assert_array_equal(units[1], units[0] * 2.0 ** (power if any(sizes) else 0))
 
@@ -97,7 +97,7 @@ def test_units_follow_the_unit_of_the_data_exactly(power: int, sizes: list[float
 def test_sizes_come_from_what_is_learned_and_from_nothing_after_it() -> None:
     panel = sized(2, 5)
     late = replace(panel, values=np.where(np.arange(80) % 40 < 30, panel.values, np.float32(1e30)))
-    assert Known.of(late, np.array([30, 30])).size_A.tolist() == [2, 5]
+    assert SeriesIndex.of(late, np.array([30, 30])).size_A.tolist() == [2, 5]
 
 
 def test_a_size_once_known_stays_and_new_ones_are_joined() -> None:
@@ -109,6 +109,6 @@ def test_a_size_once_known_stays_and_new_ones_are_joined() -> None:
 def test_a_model_saved_without_sizes_measures_zeros_in_ones_as_it_learned_them() -> None:
     state = known_of(sized(4, 5)).to_dict()
     del state["size"]
-    told = Known.from_dict(state).retell(sized(4, 5))
+    told = SeriesIndex.from_dict(state).encode(sized(4, 5))
     assert told.units is not None
     assert told.units.tolist() == [1, 1]

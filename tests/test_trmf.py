@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import logsparse as ls
-from logsparse.baselines.trmf import Doubles, Trmf, _usual_lags, run_on
+from logsparse.baselines.trmf import TRMF, Doubles, _usual_lags, run_on
 from logsparse.data.calendar import Freq
 from logsparse.data.panel import Panel
 from logsparse.errors import ConfigError, DataError
@@ -50,8 +50,8 @@ def panel(values_ST: Any, freq: str = "1") -> Panel:
     )
 
 
-def trmf(rank: int = 3, **settings: Any) -> Trmf:
-    return Trmf(HORIZON, rank, lags=LAGS, verbose=False, **settings)
+def trmf(rank: int = 3, **settings: Any) -> TRMF:
+    return TRMF(HORIZON, rank, lags=LAGS, verbose=False, **settings)
 
 
 def error(found: Any, truth: Any) -> float:
@@ -161,7 +161,7 @@ def test_a_backtest_gives_the_median_alone_and_its_score() -> None:
 def test_other_quantiles_are_refused_before_anything_is_fitted() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"^Trmf forecasts one value a step, which stands as the median. Got quantiles 0.1, 0.9. "
+        match=r"^TRMF forecasts one value a step, which stands as the median. Got quantiles 0.1, 0.9. "
         r"Hint: leave quantiles out, or ask for \[0.5\]",
     ):
         ls.backtest(trmf(), "no such file", quantiles=[0.1, 0.9])
@@ -170,10 +170,10 @@ def test_other_quantiles_are_refused_before_anything_is_fitted() -> None:
 def test_series_of_different_spans_are_refused_at_fit_and_later() -> None:
     times = {"a": range(20), "b": range(5, 25)}
     frame = pl.concat(pl.DataFrame({"unique_id": name, "ds": time, "y": 1.0}) for name, time in times.items())
-    text = r"Trmf needs series of one span.* Got series 'a' from 0 to 19 and 'b' from 5 to 24. Hint: cut them to a comm"
+    text = r"TRMF needs series of one span.* Got series 'a' from 0 to 19 and 'b' from 5 to 24. Hint: cut them to a comm"
     with pytest.raises(DataError, match=text):
-        Trmf(3).fit(frame)
-    fitted = Trmf(3).fit(frame.filter(pl.col("ds").is_between(5, 19)))
+        TRMF(3).fit(frame)
+    fitted = TRMF(3).fit(frame.filter(pl.col("ds").is_between(5, 19)))
     with pytest.raises(DataError, match=text):
         fitted.predict(frame)
 
@@ -194,9 +194,9 @@ def test_series_of_different_spans_are_refused_at_fit_and_later() -> None:
 )
 def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        Trmf(3, **settings).fit("no such file")
+        TRMF(3, **settings).fit("no such file")
 
 
 def test_lags_longer_than_the_series_are_refused() -> None:
     with pytest.raises(DataError, match=r"longer than the longest lag. Got 20 steps and lag 24. Hint: leave lags out"):
-        Trmf(3, lags=[1, 24]).fit(panel(np.ones((2, 20))))
+        TRMF(3, lags=[1, 24]).fit(panel(np.ones((2, 20))))

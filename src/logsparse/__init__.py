@@ -9,17 +9,22 @@ from typing import TYPE_CHECKING
 import logsparse.process  # noqa: F401 (from now on every fork is noticed)
 
 if TYPE_CHECKING:
-    from logsparse.baselines.classical import AutoArima, AutoEts
+    from logsparse import presets
+    from logsparse.attention import pattern as patterns
+    from logsparse.attention.attend import attend
+    from logsparse.attention.layer import ConvAttention
+    from logsparse.baselines.classical import AutoARIMA, AutoETS
     from logsparse.baselines.deepar import DeepAR
     from logsparse.baselines.deepstate import DeepState
     from logsparse.baselines.naive import SeasonalNaive
-    from logsparse.baselines.trmf import Trmf
+    from logsparse.baselines.trmf import TRMF
+    from logsparse.config import Config, ModelConfig, TrainConfig
     from logsparse.data.frame import to_panel
     from logsparse.data.panel import Panel
     from logsparse.errors import ConfigError, DataError, LogsparseError, NotFittedError
     from logsparse.evaluation.backtest import backtest
     from logsparse.evaluation.metrics import crps_samples, score
-    from logsparse.forecast import Evidence, Forecast, Forecaster
+    from logsparse.forecast import Diagnostics, Forecast, Forecaster
     from logsparse.forecaster import LogSparse
     from logsparse.registry import load
     from logsparse.reporting.report import report
@@ -28,20 +33,25 @@ __version__ = version("logsparse")
 
 # Loaded on first use, so that `logsparse --help` and `import logsparse` need neither torch nor polars.
 _HOMES = {
+    "ConvAttention": "attention.layer",
+    "attend": "attention.attend",
     "backtest": "evaluation.backtest",
-    "AutoArima": "baselines.classical",
-    "AutoEts": "baselines.classical",
+    "Config": "config",
+    "ModelConfig": "config",
+    "TrainConfig": "config",
+    "AutoARIMA": "baselines.classical",
+    "AutoETS": "baselines.classical",
     "DeepAR": "baselines.deepar",
     "DeepState": "baselines.deepstate",
     "SeasonalNaive": "baselines.naive",
-    "Trmf": "baselines.trmf",
+    "TRMF": "baselines.trmf",
     "to_panel": "data.frame",
     "Panel": "data.panel",
     "ConfigError": "errors",
     "DataError": "errors",
     "LogsparseError": "errors",
     "NotFittedError": "errors",
-    "Evidence": "forecast",
+    "Diagnostics": "forecast",
     "Forecast": "forecast",
     "Forecaster": "forecast",
     "LogSparse": "forecaster",
@@ -51,25 +61,34 @@ _HOMES = {
     "report": "reporting.report",
 }
 
+_MODULES = {"patterns": "attention.pattern", "presets": "presets"}
+
 __all__ = [
-    "AutoArima",
-    "AutoEts",
+    "TRMF",
+    "AutoARIMA",
+    "AutoETS",
+    "Config",
     "ConfigError",
+    "ConvAttention",
     "DataError",
     "DeepAR",
     "DeepState",
-    "Evidence",
+    "Diagnostics",
     "Forecast",
     "Forecaster",
     "LogSparse",
     "LogsparseError",
+    "ModelConfig",
     "NotFittedError",
     "Panel",
     "SeasonalNaive",
-    "Trmf",
+    "TrainConfig",
+    "attend",
     "backtest",
     "crps_samples",
     "load",
+    "patterns",
+    "presets",
     "report",
     "score",
     "to_panel",
@@ -77,11 +96,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _HOMES and name not in _MODULES:
         raise AttributeError(f"module 'logsparse' has no attribute {name!r}")
-    found = getattr(import_module(f"logsparse.{_HOMES[name]}"), name)
+    found = import_module(f"logsparse.{_MODULES[name]}") if name in _MODULES else _named(name)
     globals()[name] = found
     return found
+
+
+def _named(name: str) -> object:
+    return getattr(import_module(f"logsparse.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

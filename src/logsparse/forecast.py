@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from logsparse.checks import a_path, suggest, whole
-from logsparse.data.columns import ID, TIME, Columns, Meaning, as_given
+from logsparse.data.columns import ID, TIME, Columns, ColumnSpec, as_given
 from logsparse.data.frame import join_future, to_panel
 from logsparse.data.grid import give
 from logsparse.data.panel import Floats, Panel, SeriesId
@@ -146,7 +146,7 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Diagnostics:
     """What a forecaster can show of how it came to forecast, for a report."""
 
     settings: dict[str, Any]
@@ -297,7 +297,7 @@ class Forecaster(ABC):
         self.check()
         self.panel_ = recall(written.series["panel"], None if written.history is None else as_arrays(written.history))
         self.columns_ = written.config["columns"]
-        check_columns(Meaning.of(self.columns_), self.panel_, history=written.history is not None)
+        check_columns(ColumnSpec.of(self.columns_), self.panel_, history=written.history is not None)
         self._restore(written.series["learned"], as_arrays(written.weights))
         return self
 
@@ -330,6 +330,6 @@ class Forecaster(ABC):
             panel = join_future(panel, future, self.horizon, **self.columns_)
         return panel
 
-    def evidence(self) -> Evidence:
+    def diagnostics(self) -> Diagnostics:
         """The settings it was made with; a subclass that trains adds its losses, and a picture of its attention."""
-        return Evidence(self.settings())
+        return Diagnostics(self.settings())

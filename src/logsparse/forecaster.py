@@ -22,12 +22,12 @@ from logsparse.data.features import Features
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.sampler import Pairs
-from logsparse.data.series_index import Known
+from logsparse.data.series_index import SeriesIndex
 from logsparse.data.times import When, clock_time
 from logsparse.data.windows import Windows
 from logsparse.defaults import check_agrees, check_reach, check_size, recommend, seen_values, warn_of_depth
 from logsparse.errors import ConfigError, NotFittedError
-from logsparse.forecast import Evidence, Forecast, Forecaster
+from logsparse.forecast import Diagnostics, Forecast, Forecaster
 from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
 from logsparse.model.transformer import Transformer
@@ -36,14 +36,14 @@ from logsparse.storage import UnfitError, entries, require, whole_number
 from logsparse.train.batches import Draws, TrainingSet, learned_from, looks_back, windows_of
 from logsparse.train.checkpoint import alone, check_tensors, seed_folder
 from logsparse.train.distributed import Ranks, device_named, join
-from logsparse.train.loop import Story, Training, best_of
+from logsparse.train.loop import Training, TrainingHistory, best_of
 
 
 class Learned(NamedTuple):
     config: Config
-    known: Known
+    known: SeriesIndex
     features: Features
-    story: Story
+    story: TrainingHistory
     network: Network
 
 
@@ -52,7 +52,7 @@ def learned(
     arrays: Mapping[str, NDArray[Any]],
     panel: Panel,
     horizon: int,
-    make: Callable[[Config, int, Known], Network],
+    make: Callable[[Config, int, SeriesIndex], Network],
 ) -> Learned:
     """All of it checked, each part and all together, before the network is built: it is never larger than its file."""
     entries("learned", facts, "config", "known", "features", "story")
@@ -60,8 +60,8 @@ def learned(
         config = Config.from_dict(entries("learned/config", facts["config"]))
     except ConfigError as error:  # nobody's mistake in a call: the folder is not what was saved
         raise UnfitError("learned/config", str(error), facts["config"]) from error
-    known, features = Known.from_dict(facts["known"]), Features.from_dict(facts["features"])
-    story = Story.from_dict(facts["story"])
+    known, features = SeriesIndex.from_dict(facts["known"]), Features.from_dict(facts["features"])
+    story = TrainingHistory.from_dict(facts["story"])
     features.check(panel.freq)
     whole_number("learned/config/horizon", config.horizon, horizon, horizon)
     # Every layer has tensors of its own: with more layers than tensors it would take long to find out what is missing.
@@ -121,10 +121,10 @@ class LogSparse(Forecaster):
 
     changeable = ("seed", "device", "minutes", "samples", "method", "verbose")
     config_: Config
-    known_: Known
+    series_index_: SeriesIndex
     features_: Features
     network_: Network
-    story_: Story
+    history_: TrainingHistory
     _folder: Path | None = None
     _validation: Panel | None = None
 
@@ -193,7 +193,7 @@ class LogSparse(Forecaster):
         panel = self._read(data)
         if until is not None:
             panel = panel.until(clock_time(panel, until))
-        known = self.known_.joined(panel, learned_from(panel, self.config_))
+        known = self.series_index_.joined(panel, learned_from(panel, self.config_))
         told = _told(known, panel)
         network = self._network(self.config_, len(self.features_), known)
         network.take_over(self.network_)
@@ -202,15 +202,15 @@ class LogSparse(Forecaster):
         network.check(torch.from_numpy(seen_values(panel)))
         self._folder = None if folder is None else _run_folder(folder)
         self._train(TrainingSet.of(told, gentle, self.features_), gentle, lambda _seed: network)
-        self.known_, self.panel_ = known, panel
+        self.series_index_, self.panel_ = known, panel
         return self
 
     def _fit(self, panel: Panel) -> None:
-        config, self.known_, data = self._prepared(panel)
+        config, self.series_index_, data = self._prepared(panel)
         self.config_, self.features_ = config, data.features
 
         def fresh(seed: int) -> Network:
-            network = self._network(config, len(data.features), self.known_)
+            network = self._network(config, len(data.features), self.series_index_)
             network.initialise(torch.Generator().manual_seed(seed))
             return network
 
@@ -220,22 +220,22 @@ class LogSparse(Forecaster):
             warn_of_depth(config)
         self._train(data, config, fresh)
 
-    def _prepared(self, panel: Panel) -> tuple[Config, Known, TrainingSet]:
-        config = self.config or self._advised(panel)
+    def _prepared(self, panel: Panel) -> tuple[Config, SeriesIndex, TrainingSet]:
+        config = self.config or self._default_config(panel)
         if self.minutes is not None:
             config = replace(config, train=replace(config.train, minutes=self.minutes))
         other = self._validation
-        known = Known.of(panel, learned_from(panel, config) if other is None else panel.lengths)
+        known = SeriesIndex.of(panel, learned_from(panel, config) if other is None else panel.lengths)
         told = _told(known, panel)
         data = TrainingSet.of(told, config) if other is None else TrainingSet.of_two(told, _told(known, other), config)
         check_reach(config, panel)
         return config, known, data
 
-    def _advised(self, panel: Panel) -> Config:
+    def _default_config(self, panel: Panel) -> Config:
         """The settings that follow from the data."""
         return recommend(panel, self.horizon, self.context)
 
-    def _network(self, config: Config, features: int, known: Known) -> Network:
+    def _network(self, config: Config, features: int, known: SeriesIndex) -> Network:
         """The network of these settings; a model that differs in the network only overrides this."""
         static = [len(found) for found in known.categories.values()]
         return Transformer(config.model, length=config.length, features=features, series=len(known.ids), static=static)
@@ -252,15 +252,15 @@ class LogSparse(Forecaster):
                 return Training(network, data, config.train, seed=seed, folder=folder, ranks=ranks, verbose=told)
 
             best = best_of(run, seeds)
-        self.network_, self.story_ = best.network, best.story
+        self.network_, self.history_ = best.network, best.story
         self.network_.settle_unknown()
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         facts = {
             "config": self.config_.to_dict(),
-            "known": self.known_.to_dict(),
+            "known": self.series_index_.to_dict(),
             "features": self.features_.to_dict(),
-            "story": asdict(self.story_),
+            "story": asdict(self.history_),
         }
         # A trip through JSON turns tuples into lists, as a reader will find them.
         plain: dict[str, Any] = json.loads(json.dumps(facts))
@@ -268,11 +268,11 @@ class LogSparse(Forecaster):
 
     def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         found = learned(facts, arrays, self.panel_, self.horizon, self._network)
-        self.config_, self.known_, self.features_, self.story_, self.network_ = found
+        self.config_, self.series_index_, self.features_, self.history_, self.network_ = found
 
     def learned_until(self) -> dict[SeriesId, int]:
         """In all trainings, the first and the finer ones."""
-        known = dict(zip(self.known_.ids, self.known_.end_A.tolist(), strict=True))
+        known = dict(zip(self.series_index_.ids, self.series_index_.end_A.tolist(), strict=True))
         return {name: max(end, known.get(name, end)) for name, end in {**known, **super().learned_until()}.items()}
 
     def _remembered(self) -> int:
@@ -307,14 +307,14 @@ class LogSparse(Forecaster):
         windows = self._windows(self.history(data, future))
         return attention_of(self._placed(), windows, series=series, layer=layer, head=head, step=step)
 
-    def evidence(self) -> Evidence:
+    def diagnostics(self) -> Diagnostics:
         """Settings, losses, and what the forecast of the first series looks at."""
         if not hasattr(self, "panel_"):
-            return super().evidence()
+            return super().diagnostics()
         config = json.loads(json.dumps(self.config_.to_dict()))
         seen = not np.isnan(self.panel_.values).all() and not self.panel_.covariates
         picture = self.attention().plot() if seen and isinstance(self.network_, Transformer) else None
-        return Evidence({**self.settings(), "config": config}, self.story_.rows, picture)
+        return Diagnostics({**self.settings(), "config": config}, self.history_.rows, picture)
 
     @property
     def method(self) -> Method:
@@ -386,14 +386,14 @@ class LogSparse(Forecaster):
 
     def _windows(self, panel: Panel) -> Windows:
         """Of any panel."""
-        return windows_of(_told(self.known_, panel), self.features_, self.config_)
+        return windows_of(_told(self.series_index_, panel), self.features_, self.config_)
 
 
 def _run_folder(folder: Any) -> Path:
     return a_path("A run is kept in the path of a folder.", folder, hint='write folder="run", or leave it out.')
 
 
-def _told(known: Known, panel: Panel) -> Panel:
+def _told(known: SeriesIndex, panel: Panel) -> Panel:
     """Any panel that a network is to read, told in the terms of training; what it cannot read is refused."""
     check_size(panel)
-    return known.retell(panel)
+    return known.encode(panel)

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from logsparse.forecast import Forecaster
 
 NAMES = {
-    "arima": "logsparse.baselines.classical:AutoArima",
+    "arima": "logsparse.baselines.classical:AutoARIMA",
     "deepar": "logsparse.baselines.deepar:DeepAR",
     "deepstate": "logsparse.baselines.deepstate:DeepState",
-    "ets": "logsparse.baselines.classical:AutoEts",
+    "ets": "logsparse.baselines.classical:AutoETS",
     "logsparse": "logsparse.forecaster:LogSparse",
     "seasonal-naive": "logsparse.baselines.naive:SeasonalNaive",
-    "trmf": "logsparse.baselines.trmf:Trmf",
+    "trmf": "logsparse.baselines.trmf:TRMF",
 }
 
 
@@ -40,6 +40,8 @@ def named(name: str, horizon: int, **settings: Any) -> Forecaster:
 
 _LONGEST_REASON = 300
 _HOMES = {home.partition(":")[2]: home.partition(":")[0] for home in NAMES.values()}
+# What folders of 0.1.0 call them.
+_FORMER = {"AutoArima": "AutoARIMA", "AutoEts": "AutoETS", "Trmf": "TRMF"}
 
 
 def load(path: str | Path, **changed: Any) -> Forecaster:
@@ -47,13 +49,14 @@ def load(path: str | Path, **changed: Any) -> Forecaster:
     from logsparse.folder import read
 
     written = read(_as_path(path))
-    if written.kind not in _HOMES:
+    name = _FORMER.get(written.kind, written.kind)
+    if name not in _HOMES:
         raise DataError(
             f"A saved model must be of a kind that this logsparse knows: {', '.join(sorted(_HOMES))}.",
             got=f"{written.kind} in {path}, written by logsparse {written.version}",
             hint="update logsparse.",
         )
-    kind: type[Forecaster] = getattr(import_module(_HOMES[written.kind]), written.kind)
+    kind: type[Forecaster] = getattr(import_module(_HOMES[name]), name)
     try:
         return kind.restored(written, **changed)
     except LogsparseError:

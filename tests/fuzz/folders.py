@@ -80,9 +80,9 @@ def _unfitted(name: str) -> Any:
     quiet: dict[str, Any] = {"config": config, "samples": 10, "verbose": False}
     makers: dict[str, Callable[[], Any]] = {
         "naive": lambda: ls.SeasonalNaive(3),
-        "trmf": lambda: ls.Trmf(3, rank=2, sweeps=3, verbose=False),
-        "arima": lambda: ls.AutoArima(3, season=1, processes=1, verbose=False),
-        "ets": lambda: ls.AutoEts(3, season=7, processes=1, verbose=False),
+        "trmf": lambda: ls.TRMF(3, rank=2, sweeps=3, verbose=False),
+        "arima": lambda: ls.AutoARIMA(3, season=1, processes=1, verbose=False),
+        "ets": lambda: ls.AutoETS(3, season=7, processes=1, verbose=False),
         "deepar": lambda: ls.DeepAR(3, **quiet),
         "deepstate": lambda: ls.DeepState(3, season=7, trend=0.9, **quiet),
     }

@@ -168,13 +168,13 @@ class _Classical(Forecaster):
             )
 
 
-class AutoArima(_Classical):
+class AutoARIMA(_Classical):
     """ARIMA with the orders that auto.arima chooses."""
 
     kind = "arima"
 
 
-class AutoEts(_Classical):
+class AutoETS(_Classical):
     """Exponential smoothing (error, trend, season) with the form that fits best."""
 
     kind = "ets"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from logsparse.config import Config
 from logsparse.data.panel import Panel
-from logsparse.data.series_index import Known
+from logsparse.data.series_index import SeriesIndex
 from logsparse.defaults import recommend
 from logsparse.forecaster import LogSparse
 from logsparse.model.network import Network
@@ -20,10 +20,10 @@ class DeepAR(LogSparse):
     networks. `config=presets.named("paper", "deepar")` has the settings of the paper instead.
     """
 
-    def _advised(self, panel: Panel) -> Config:
+    def _default_config(self, panel: Panel) -> Config:
         advised = recommend(panel, self.horizon, self.context)
         return replace(advised, model=replace(advised.model, layers=3, width=40))
 
-    def _network(self, config: Config, features: int, known: Known) -> Network:
+    def _network(self, config: Config, features: int, known: SeriesIndex) -> Network:
         static = [len(found) for found in known.categories.values()]
         return Recurrent(config.model, length=config.length, features=features, series=len(known.ids), static=static)

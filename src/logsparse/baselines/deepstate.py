@@ -12,7 +12,7 @@ from logsparse.checks import is_number, whole
 from logsparse.config import Config
 from logsparse.data.calendar import FARTHEST
 from logsparse.data.panel import Panel
-from logsparse.data.series_index import Known
+from logsparse.data.series_index import SeriesIndex
 from logsparse.defaults import recommend
 from logsparse.errors import ConfigError
 from logsparse.forecaster import LogSparse
@@ -73,7 +73,7 @@ class DeepState(LogSparse):
                 hint="leave method out.",
             )
 
-    def _advised(self, panel: Panel) -> Config:
+    def _default_config(self, panel: Panel) -> Config:
         advised = recommend(panel, self.horizon, self.context)
         model = replace(
             advised.model,
@@ -91,12 +91,12 @@ class DeepState(LogSparse):
         train = replace(advised.train, loss_on="horizon")
         return replace(advised, method="ancestral", features=None, model=model, train=train)
 
-    def _prepared(self, panel: Panel) -> tuple[Config, Known, TrainingSet]:
+    def _prepared(self, panel: Panel) -> tuple[Config, SeriesIndex, TrainingSet]:
         season = panel.freq.season if self.season is None else self.season
         self.structure_ = Structure(season, self.trend)
         return super()._prepared(panel)
 
-    def _network(self, config: Config, features: int, known: Known) -> Network:
+    def _network(self, config: Config, features: int, known: SeriesIndex) -> Network:
         static = [len(found) for found in known.categories.values()]
         sizes = {"length": config.length, "features": features, "series": len(known.ids)}
         return Structural(config.model, self.structure_, **sizes, static=static)

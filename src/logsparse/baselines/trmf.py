@@ -177,7 +177,7 @@ _NEAR = 24
 _NEAR_WITHOUT_SEASON = 8
 
 
-class Trmf(Forecaster):
+class TRMF(Forecaster):
     """Temporal regularised matrix factorisation (Yu, Rao and Dhillon, NIPS 2016): one value a step, no quantiles.
 
     `rank` factors at most; `lags=None` takes the last steps, those a season ago and, within days, those a week ago.
@@ -294,7 +294,7 @@ class Trmf(Forecaster):
         for name in panel.ids:
             if name not in known:
                 raise DataError(
-                    "Trmf forecasts the series that it was fitted on: the loadings of others are unknown.",
+                    "TRMF forecasts the series that it was fitted on: the loadings of others are unknown.",
                     got=f"series {name!r}",
                     hint="fit with that series, or leave it out.",
                 )
@@ -355,7 +355,7 @@ def _matrix(panel: Panel) -> Doubles:
             for i in (0, odd)
         ]
         raise DataError(
-            "Trmf needs series of one span: together they are one matrix.",
+            "TRMF needs series of one span: together they are one matrix.",
             got=f"series {spans[0]} and {spans[1]}",
             hint="cut them to a common span, or fit those of one span at a time.",
         )

@@ -98,7 +98,7 @@ def fit(
     except KeyboardInterrupt:
         say(f"nothing was saved in {out}: the command was stopped before the training.")
         raise
-    story = model.story_
+    story = model.history_
     if story.best is None:
         say(f"nothing was saved in {out}: the training was stopped before its first validation.")
         raise KeyboardInterrupt

@@ -41,7 +41,7 @@ class Columns(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Meaning:
+class ColumnSpec:
     """The same, with the usual names filled in."""
 
     id_col: str = ID
@@ -52,7 +52,7 @@ class Meaning:
     static: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, columns: Columns) -> Meaning:
+    def of(cls, columns: Columns) -> ColumnSpec:
         """A pandas frame may name its columns by numbers: inside, every name is text."""
         keywords(columns, Columns.__annotations__)
         self = cls(
@@ -86,7 +86,7 @@ class Meaning:
 
 def as_given(columns: Columns) -> Columns:
     """What was given, checked, as plain text and lists: it is read more than once, and saved with a model."""
-    checked = Meaning.of(columns)
+    checked = ColumnSpec.of(columns)
     return cast("Columns", {name: getattr(checked, name) for name in columns})
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from logsparse.data.calendar import Ints
-from logsparse.data.columns import Columns, Meaning, refuse_doubles, require
+from logsparse.data.columns import Columns, ColumnSpec, refuse_doubles, require
 from logsparse.data.files import collect, rows_of, schema_of
 from logsparse.data.grid import (
     Library,
@@ -39,7 +39,7 @@ log = logging.getLogger("logsparse")
 
 def to_panel(data: Any, **columns: Unpack[Columns]) -> Panel:
     """Long (`unique_id, ds, y`) or wide (time column + one column a series) frames and files; a Panel stays itself."""
-    ask = Meaning.of(columns)
+    ask = ColumnSpec.of(columns)
     if isinstance(data, Panel):
         return data
     table, library = take_lazily(data, ids=ask.id_col, needed=ask.used)
@@ -60,7 +60,7 @@ def to_panel(data: Any, **columns: Unpack[Columns]) -> Panel:
     return _from_wide(table, ask, time_col, library)
 
 
-def _without_row_numbers(table: pl.LazyFrame, ask: Meaning) -> pl.LazyFrame:
+def _without_row_numbers(table: pl.LazyFrame, ask: ColumnSpec) -> pl.LazyFrame:
     """Without a first column that has no name and only counts the rows."""
     schema = schema_of(table)
     name = next(iter(schema))
@@ -76,7 +76,7 @@ def _without_row_numbers(table: pl.LazyFrame, ask: Meaning) -> pl.LazyFrame:
     return table.drop(name)
 
 
-def time_column(table: pl.LazyFrame, ask: Meaning) -> str | None:
+def time_column(table: pl.LazyFrame, ask: ColumnSpec) -> str | None:
     """The column of that name, or the only one that holds dates, as such or as text."""
     schema = schema_of(table)
     if ask.time_col in schema:
@@ -87,7 +87,7 @@ def time_column(table: pl.LazyFrame, ask: Meaning) -> str | None:
     return dated[0] if len(dated) == 1 else None
 
 
-def _wide_by(table: pl.LazyFrame, ask: Meaning) -> str | None:
+def _wide_by(table: pl.LazyFrame, ask: ColumnSpec) -> str | None:
     """The time column of a wide table; None for a long one."""
     schema, wanted = schema_of(table), [*ask.covariates, *ask.static]
     alone = {ask.time_col, ask.target_col, *wanted} == set(schema)
@@ -109,7 +109,7 @@ def _wide_by(table: pl.LazyFrame, ask: Meaning) -> str | None:
     return time_col
 
 
-def _from_long(table: pl.DataFrame, ask: Meaning, library: Library) -> Panel:
+def _from_long(table: pl.DataFrame, ask: ColumnSpec, library: Library) -> Panel:
     ids, codes = number_series(table, ask.id_col)
     rows, freq, origin = lay_out(ids, codes, table[ask.time_col], ask.freq)
     begins = rows.begins
@@ -138,7 +138,7 @@ def _from_long(table: pl.DataFrame, ask: Meaning, library: Library) -> Panel:
     return _begun(panel)
 
 
-def _from_wide(table: pl.LazyFrame, ask: Meaning, time_col: str, library: Library) -> Panel:
+def _from_wide(table: pl.LazyFrame, ask: ColumnSpec, time_col: str, library: Library) -> Panel:
     names = [name for name in schema_of(table) if name not in (time_col, *ask.covariates)]
     # The times come with the first columns: a read of their own would cost as much again.
     first = collect(table, [time_col, *names[:_COLUMNS_AT_ONCE]])
@@ -244,7 +244,7 @@ def join_future(panel: Panel, future: Any, horizon: int, **columns: Unpack[Colum
             got="no future values",
             hint="give them with predict(future=frame); leave out what is known of the past only.",
         )
-    ask = Meaning.of(columns)
+    ask = ColumnSpec.of(columns)
     lazy, _ = take_lazily(future, ids=ask.id_col, needed=[ask.id_col, ask.time_col, *names])
     time_col = time_column(lazy, ask) or ask.time_col
     shared = panel.origin.layout == "wide" and ask.id_col not in schema_of(lazy)

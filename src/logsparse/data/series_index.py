@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from logsparse.data.calendar import FARTHEST, Freq, Ints
-from logsparse.data.columns import Meaning
+from logsparse.data.columns import ColumnSpec
 from logsparse.data.panel import Floats, Origin, Panel, SeriesId, Static
 from logsparse.data.scale import Doubles, mean_sizes
 from logsparse.data.times import to_wall
@@ -19,7 +19,7 @@ from logsparse.storage import array, entries, ids, numbers, require, text, texts
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class SeriesIndex:
     """The series of the training panel: `born_A` and `end_A` are the times of each one's first and last step.
 
     `size_A` is the mean size of what was learned of each, 0 where that was nothing but zeros.
@@ -44,7 +44,7 @@ class Known:
         live_A = self.size_A[self.size_A > 0]
         return float(np.median(live_A)) if len(live_A) else 1.0
 
-    def retell(self, panel: Panel) -> Panel:
+    def encode(self, panel: Panel) -> Panel:
         """The panel with the numbers, ages, units and categories that its series had in training; or unknown ones.
 
         Nothing of the panel's own values enters: a forecast does not depend on how much of the past it holds.
@@ -58,7 +58,7 @@ class Known:
         elapsed_S = panel.freq.steps(born_S, panel.starts)
         return replace(panel, numbers=number_S, elapsed=elapsed_S, units=units_S, static=static)
 
-    def joined(self, panel: Panel, learned_S: Ints) -> Known:
+    def joined(self, panel: Panel, learned_S: Ints) -> SeriesIndex:
         """The known series in their places, then the new ones of this panel; new categories come last too.
 
         A size once known stays, as what is learned already rests on it.
@@ -78,7 +78,7 @@ class Known:
         sizes = dict(zip(panel.ids, new_S.tolist(), strict=True))
         old_A = np.concatenate([self.size_A, new_S[new]])
         size_A = np.array([size or sizes.get(name, 0.0) for name, size in zip(ids, old_A.tolist(), strict=True)])
-        return Known(ids, born_A, end_A, size_A, categories)
+        return SeriesIndex(ids, born_A, end_A, size_A, categories)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and strings, ready for JSON."""
@@ -205,7 +205,7 @@ def _origin(facts: Any) -> Origin:
     return origin
 
 
-def check_columns(meant: Meaning, panel: Panel, *, history: bool) -> None:
+def check_columns(meant: ColumnSpec, panel: Panel, *, history: bool) -> None:
     """What columns mean must fit the panel that was read by them; without history there are no covariates in it."""
     require("columns/static", f"{list(panel.static)}", meant.static, holds=set(meant.static) == set(panel.static))
     fits = not history or set(meant.covariates) == set(panel.covariates)

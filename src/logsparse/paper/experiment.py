@@ -140,7 +140,7 @@ def known_by(forecaster: Forecaster, learned_from: Panel, *data: Panel) -> Ident
 
 def facts_of(model: LogSparse) -> dict[str, Any]:
     """Every trained run leaves its curve. Interrupted, there is nothing to tell yet: it goes on another time."""
-    story = model.story_
+    story = model.history_
     if story.ended == INTERRUPTED:
         raise KeyboardInterrupt
     return {
@@ -198,11 +198,11 @@ def window_of(look: Attention) -> dict[str, Any]:
 def chosen(model: LogSparse, *, layer: int, step: int | None) -> tuple[int, Attention]:
     """The head that the rule names, and its look; a day is the horizon of these sets."""
     looks = [model.attention(layer=layer, head=head, step=step) for head in range(model.config_.model.heads)]
-    best = int(np.argmax([farsight(look, model.config_.horizon) for look in looks]))
+    best = int(np.argmax([long_range_score(look, model.config_.horizon) for look in looks]))
     return best, looks[best]
 
 
-def farsight(look: Attention, far: int) -> float:
+def long_range_score(look: Attention, far: int) -> float:
     """Sum of squared weights on cells at least so far back; of a matrix the mean over the rows that have such cells."""
     if look.step is not None:
         return float(np.square(look.weights[: max(look.context + look.step + 1 - far, 0)]).sum())

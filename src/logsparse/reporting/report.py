@@ -169,7 +169,7 @@ def page(results: Results, model: Forecaster | None, title: str | None) -> Secti
         "calibration": _calibration(results) if results.levels else None,
         "fans": [_fan(results, shown, number) for number, shown in enumerate(shown_series(results))],
         "ranking": _label(results, results.ranking),
-        **_evidence(model),
+        **_diagnostics(model),
         "tables": [
             *([_intervals(results)] if results.intervals else []),
             _by_series(results),
@@ -284,26 +284,26 @@ def _clock(time: Any) -> str:
     return when(str(time).replace("T", " "))
 
 
-def _evidence(model: Forecaster | None) -> Section:
+def _diagnostics(model: Forecaster | None) -> Section:
     if model is None:
         return {"losses": None, "attention": None, "settings": []}
-    evidence = model.evidence()
+    diagnostics = model.diagnostics()
     losses = attention = None
-    if evidence.losses:
-        best = min(evidence.losses, key=lambda row: row["validation_nll"])
+    if diagnostics.losses:
+        best = min(diagnostics.losses, key=lambda row: row["validation_nll"])
         says = (
-            f"Training and validation loss over {count(int(evidence.losses[-1]['step']), 'step')}; "
+            f"Training and validation loss over {count(int(diagnostics.losses[-1]['step']), 'step')}; "
             f"best validation loss {best['validation_nll']:.4g} at step {best['step']:g}."
         )
         losses = {
             "says": says,
-            "wide": inline(losses_chart(evidence.losses, WIDE), key="loss", says=says),
-            "narrow": inline(losses_chart(evidence.losses, NARROW), key="lossn", says=says),
+            "wide": inline(losses_chart(diagnostics.losses, WIDE), key="loss", says=says),
+            "narrow": inline(losses_chart(diagnostics.losses, NARROW), key="lossn", says=says),
         }
-    if evidence.attention is not None:
+    if diagnostics.attention is not None:
         says = "Picture of the attention: how much weight each step of the history has in a forecast."
-        attention = inline(evidence.attention, key="attention", says=says, foreign=True)
-    return {"losses": losses, "attention": attention, "settings": flat(evidence.settings)}
+        attention = inline(diagnostics.attention, key="attention", says=says, foreign=True)
+    return {"losses": losses, "attention": attention, "settings": flat(diagnostics.settings)}
 
 
 def _by_series(results: Results) -> Section:

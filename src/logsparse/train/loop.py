@@ -89,7 +89,7 @@ class TrainingError(LogsparseError):
 
 
 @dataclass
-class Story:
+class TrainingHistory:
     """What happened: one row for each look at the validation windows."""
 
     rows: list[dict[str, float]] = field(default_factory=list)
@@ -130,7 +130,7 @@ class Training:
         self.optim = optimiser(train.optimiser, network, lr=train.lr, weight_decay=_decay(train), clip=train.clip)
         self.average = WeightAverage(network, train.average) if train.average else None
         self.best = _copy(network)
-        self.story, self.step = Story(), 0
+        self.story, self.step = TrainingHistory(), 0
         epoch = self.draws.steps_an_epoch
         self.steps, self.look_every = train.epochs * epoch, min(train.look_every, epoch)
         self.stopping = EarlyStopping((train.patience or train.epochs) * -(-epoch // self.look_every))
@@ -138,7 +138,7 @@ class Training:
         if folder and exists(folder, name=CHECKPOINT):
             self._resume(folder)
 
-    def run(self) -> Story:
+    def run(self) -> TrainingHistory:
         """Next batch, loss, backward, clip, step; now and then look, keep the best, save."""
         began, every = time.monotonic() - self.story.seconds, self.look_every
         minutes, told = self.train.minutes, self.verbose and self.ranks.leads
@@ -269,7 +269,7 @@ class Training:
             )
         try:
             parts = checked_parts(checkpoint, self.network, self.optim, self.average, self.stopping, self.steps)
-            story = Story.from_dict(state["story"])
+            story = TrainingHistory.from_dict(state["story"])
         except UnfitError as error:
             raise damaged(folder / f"{CHECKPOINT}.json", str(error)) from error
         self.network.load_state_dict(parts["weights"])
@@ -278,7 +278,7 @@ class Training:
         if self.average:
             self.average.restore((parts["average"], state["average"]))
         self.stopping.restore(({}, state["stopping"]))
-        self.step, self.story = state["step"], replace(story, ended=Story.ended)
+        self.step, self.story = state["step"], replace(story, ended=TrainingHistory.ended)
 
 
 def best_of(make: Callable[[int], Training], seeds: Sequence[int]) -> Training:
@@ -315,7 +315,7 @@ def nll_sum(
     return -log_density_BL.sum(), counted_BL.sum()
 
 
-def _worth(story: Story) -> float:
+def _worth(story: TrainingHistory) -> float:
     return math.inf if story.best is None else story.best
 
 
