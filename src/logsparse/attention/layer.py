@@ -27,11 +27,11 @@ from logsparse.errors import ConfigError, DataError
 
 # B batch, L length, W width, K kernel, C channels of queries, keys or values each
 
-
 Projected = tuple[Tensor, Tensor, Tensor]
 Norm = tuple[Tensor, Tensor] | tuple[None, None]
 """Gain and shift, (W,) each."""
 EPSILON = 1e-5
+"""Of every norm."""
 
 
 def project(

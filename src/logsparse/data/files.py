@@ -96,7 +96,7 @@ def _without_blank_lines(table: pl.DataFrame) -> pl.DataFrame:
     return table.filter(~blank) if blank.any() else table
 
 
-_PARTS_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _scan_part(folder: Path, path: Path) -> _Part:
     for part in path.parent.parts:
         name, equals, value = part.partition("=")
         if equals and name not in schema:
-            text = None if value == _PARTS_NO_VALUE else unquote(value)
+            text = None if value == _NO_PARTITION else unquote(value)
             lazy = lazy.with_columns(pl.lit(text, pl.String).alias(name))
     return _Part(folder / path, lazy, lazy.collect_schema())
 

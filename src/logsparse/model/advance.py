@@ -17,10 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from logsparse.attention.layer import ConvAttention
+from logsparse.attention.layer import EPSILON, ConvAttention
 from logsparse.attention.native import TYPES, extension, serves
 from logsparse.attention.step import step_cells
-from logsparse.model.feedforward import EPSILON
 
 TILE = 64
 """As in native/packed.h."""

@@ -16,10 +16,10 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import layer_norm, leaky_relu, linear
 
+from logsparse.attention.layer import EPSILON
 from logsparse.attention.native import TYPES, check_shapes, define, extension, room, serves
 from logsparse.errors import DataError
 
-EPSILON = 1e-5
 _STATE_BYTES = 5056
 
 

@@ -227,7 +227,7 @@ def identity(network: Network, data: TrainingSet, train: TrainConfig, seed: int)
     return {
         "seed": seed,
         "train": asdict(train),
-        "network": _identity_digest(f"{type(network).__name__} {network.config}"),
+        "network": _text_digest(f"{type(network).__name__} {network.config}"),
         "data": _fingerprint_of(data),
     }
 
@@ -266,14 +266,14 @@ def _fingerprint_of(data: TrainingSet) -> str:
     windows = data.windows
     panels = [windows.panel] if data.validation_windows is windows else [windows.panel, data.validation_windows.panel]
     cut = (windows.context, windows.horizon, data.features.names, data.mostly_blind)
-    return _identity_digest(repr((cut, [fingerprint(panel) for panel in panels])))
+    return _text_digest(repr((cut, [fingerprint(panel) for panel in panels])))
 
 
 def _shown(value: Any) -> str:
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else f"{value}"
 
 
-def _identity_digest(text: str) -> str:
+def _text_digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
