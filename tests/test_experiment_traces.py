@@ -6,10 +6,14 @@ import json
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
+from logsparse.baselines.naive import SeasonalNaive
 from logsparse.errors import DataError
-from logsparse.paper.experiment import array, keep, plain, traces
+from logsparse.evaluation.backtest import backtest
+from logsparse.evaluation.metrics import score
+from logsparse.paper.experiment import array, keep, losses, plain, traces
 from logsparse.paper.ledger import Identity, Run, record, rows
 from logsparse.train.checkpoint import pack_document
 
@@ -82,3 +86,14 @@ def test_a_trace_that_its_figure_cannot_read_is_refused(tmp_path: Path) -> None:
     for odd in (document, {**document, "trace": [1]}):
         path.write_bytes(pack_document(odd))
         assert traces(tmp_path, found)[0] == {}
+
+
+def test_losses_per_forecast_start_add_up_to_the_score() -> None:
+    frame = pl.DataFrame({"unique_id": np.repeat(["a", "b", "c"], 480), "ds": np.tile(np.arange(480), 3)})
+    frame = frame.with_columns(y=np.random.default_rng(0).gamma(2, size=len(frame)))
+    for windows, by, count in ((2, "cutoff", 2), (1, "unique_id", 3)):
+        results = backtest(SeasonalNaive(horizon=24, season=24), frame, windows=windows)
+        found = losses(results)
+        assert (found["by"], len(found["of"])) == (by, count)
+        for name in ("R0.5", "R0.9"):
+            assert sum(found[name]) / sum(found["size"]) == pytest.approx(score(results)[name].item(), rel=1e-6)

@@ -148,6 +148,7 @@ def test_a_run_gives_all_that_a_row_needs(model: str, tiny: Case, tmp_path: Path
     if model == "paper":
         assert len(facts["trace"]["curve"]["nll"]) == 1
         assert facts["trace"]["left"] == [24, 0]
+    assert list(facts["trace"]["losses"]) == (["mean-path", "ancestral"] if model == "paper" else [model])
 
 
 def test_a_run_is_known_by_its_settings_and_the_whole_set_before_it_is_done(

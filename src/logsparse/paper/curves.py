@@ -32,6 +32,8 @@ def smooth(losses: Sequence[float]) -> Floats:
 
 def fits(trace: Mapping[str, Any]) -> bool:
     """Whether its curve is one: as many steps as losses, at least one, all of them numbers."""
+    if "losses" in trace and "curve" not in trace:  # a model that is not trained
+        return True
     curve = trace.get("curve")
     if not isinstance(curve, dict) or not are_numbers(curve.get("step")):
         return False

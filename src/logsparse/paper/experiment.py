@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import polars as pl
 
 from logsparse.attention.maps import Attention
 from logsparse.checks import is_number, is_whole
+from logsparse.data.columns import CUTOFF, ID, TARGET
 from logsparse.data.panel import Floats, Panel
 from logsparse.errors import DataError
+from logsparse.evaluation.metrics import score
 from logsparse.forecast import Forecaster
 from logsparse.forecaster import LogSparse
 from logsparse.paper.ledger import Identity, Row, Run, best, counted, rows, run_of, trials
@@ -153,6 +156,24 @@ def facts_of(model: LogSparse) -> dict[str, Any]:
                 **{name: plain([row[name] for row in story.rows]) for name in ("nll", "validation_nll")},
             }
         },
+    }
+
+
+def losses(results: pl.DataFrame) -> dict[str, Any]:
+    """Quantile losses per forecast start, or per series where there is one start only: what a bootstrap resamples.
+
+    R of any set of them is the sum of its losses over the sum of `size`.
+    """
+    by = CUTOFF if results[CUTOFF].n_unique() > 1 and results[CUTOFF].n_unique() < results[ID].n_unique() else ID
+    scores: pl.DataFrame = score(results, by=by)
+    sizes = results.group_by(by).agg(size=pl.col(TARGET).abs().sum())
+    table = scores.join(sizes, on=by, how="left", maintain_order="left")
+    kept = [name for name in ("R0.5", "R0.9") if name in table.columns]
+    return {
+        "by": by,
+        "of": [str(name) for name in table[by]],
+        **{name: [float(f"{value:.7g}") for value in (table[name].fill_null(0.0) * table["size"])] for name in kept},
+        "size": [float(f"{value:.7g}") for value in table["size"]],
     }
 
 

@@ -30,6 +30,7 @@ from logsparse.paper.experiment import (
     known_by,
     look_of_all_positions,
     look_of_layers,
+    losses,
 )
 from logsparse.paper.ledger import Identity, Row, Run, best
 from logsparse.paper.prepare import checked, locate
@@ -353,10 +354,18 @@ def _carry_out(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any
         facts = facts_of(forecaster)
         if leave := case.leaves.get(run.model):
             facts["trace"] |= leave(forecaster)
-        return {**_scores(backtest(forecaster, panel, windows=case.windows)), **facts}
+        results = backtest(forecaster, panel, windows=case.windows)
+        facts["trace"]["losses"] = {forecaster.method: losses(results)}
+        if forecaster.method == "mean-path":
+            # The row has the authors' way; joint paths of the same network are scored beside it.
+            forecaster.method = "ancestral"
+            facts["trace"]["losses"]["ancestral"] = losses(backtest(forecaster, panel, windows=case.windows))
+            forecaster.method = "mean-path"
+        return {**_scores(results), **facts}
     began = time.monotonic()
-    found = _scores(backtest(forecaster, panel, windows=case.windows))
-    return {**found, "minutes": (time.monotonic() - began) / 60}
+    results = backtest(forecaster, panel, windows=case.windows)
+    minutes = (time.monotonic() - began) / 60
+    return {**_scores(results), "minutes": minutes, "trace": {"losses": {run.model: losses(results)}}}
 
 
 def _forecaster(run: Run, case: Case) -> Forecaster:
