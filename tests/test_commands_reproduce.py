@@ -20,7 +20,7 @@ from logsparse.paper.experiment import Experiment, Runs, keep
 from logsparse.paper.figures import EXPERIMENTS
 from logsparse.paper.ledger import Identity, Run, record, rows, trials
 from logsparse.paper.reproduce import NAMES, _models, _run
-from logsparse.storage import turn
+from logsparse.storage import lock
 
 KNOWN = Identity({"context": 3}, "abc")
 
@@ -63,7 +63,7 @@ def test_two_processes_share_the_runs_of_an_experiment(tmp_path: Path, capsys: p
     waves = Experiment("waves", ("a",), _only(runs), _known, carry_out, lambda _rows, _traces: [])
     begun = tmp_path / ".unfinished" / runs[2].folder
     begun.mkdir(parents=True)
-    with turn(begun):
+    with lock(begun):
         _run(waves, ["a"], 1, None, tmp_path)
     assert done == [runs[0], runs[3]]
     told = capsys.readouterr().err
@@ -130,18 +130,18 @@ def test_the_claim_of_a_killed_process_ends_with_it(tmp_path: Path) -> None:
     code = f"""
 import time
 from pathlib import Path
-from logsparse.storage import turn
-with turn(Path({str(tmp_path)!r})):
+from logsparse.storage import lock
+with lock(Path({str(tmp_path)!r})):
     print("claimed", flush=True)
     time.sleep(60)
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as victim:
         assert victim.stdout is not None
         assert victim.stdout.readline() == "claimed\n"
-        with turn(tmp_path, wait=False) as ours:
+        with lock(tmp_path, wait=False) as ours:
             assert not ours
         victim.send_signal(signal.SIGKILL)
-    with turn(tmp_path, wait=False) as ours:
+    with lock(tmp_path, wait=False) as ours:
         assert ours
 
 

@@ -150,3 +150,10 @@ def test_texts_truth_values_and_arrays_of_numpy_become_plain() -> None:
 
 def test_what_is_left_out_of_a_dict_has_its_default() -> None:
     assert Config.from_dict({"context": 2, "horizon": 1}) == Config(context=2, horizon=1)
+
+
+def test_settings_saved_under_their_former_names_are_read() -> None:
+    saved = presets.solar().to_dict()
+    saved["train"]["look_every"] = saved["train"].pop("validate_every")
+    saved["train"]["held_back"] = saved["train"].pop("validation_steps")
+    assert Config.from_dict(saved) == presets.solar()

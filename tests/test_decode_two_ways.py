@@ -42,7 +42,7 @@ def in_the_middle() -> tuple[Transformer, Batch]:
 def test_a_blind_window_hides_the_lags_after_the_forecast_start_and_nothing_else() -> None:
     _, seeing = in_the_middle()
     blind = seeing.clone()
-    blind.blind(LAGS, slice(1, None, 2))
+    blind.mask_future_lags(LAGS, slice(1, None, 2))
     for k, lag in enumerate(LAGS):
         known = 24 + lag  # from here on the value so many steps ago is part of the horizon
         assert torch.equal(blind.lagged_BLK[:, :known, k], seeing.lagged_BLK[:, :known, k])
@@ -140,7 +140,7 @@ def test_neither_way_looks_at_the_horizon() -> None:
 @pytest.mark.parametrize("method", ["ancestral", "two-way", "direct"])
 def test_three_windows_of_four_are_blind_in_training_and_validation(method: Any) -> None:
     data = TrainingSet.of(small.panel(missing=0), replace(two_ways(), method=method))
-    pairs = data.held_back(7)
+    pairs = data.validation_pairs(7)
     whole = data.gather(data.windows, pairs, Ranks()).clone()
     hidden_B = ~whole.lag_observed_BLK[:, 25:, 0].any(1)
     assert hidden_B.tolist() == [method != "ancestral" and n % 4 > 0 for n in range(7)]

@@ -186,8 +186,8 @@ def test_short_series_get_a_short_context_and_few_lags() -> None:
 
 
 def test_of_long_series_a_week_of_hours_is_held_back_and_a_horizon() -> None:
-    assert recommend(panel(np.ones(4000)), 24).train.held_back == 192
-    assert recommend(panel(np.ones(4000), "D"), 14).train.held_back == 63
+    assert recommend(panel(np.ones(4000)), 24).train.validation_steps == 192
+    assert recommend(panel(np.ones(4000), "D"), 14).train.validation_steps == 63
 
 
 def test_a_given_context_is_kept() -> None:

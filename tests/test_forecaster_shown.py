@@ -48,8 +48,8 @@ def test_validation_series_of_their_own_choose_the_best_weights() -> None:
     assert losses[0][0]["nll"] == losses[1][0]["nll"]
     assert losses[0][0]["validation_nll"] != losses[1][0]["validation_nll"]
     # Then all windows are there to learn from, those of the last tenth too.
-    held_back, free = (quick(windows=10_000, weighted=False) for _ in range(2))
-    assert held_back.plan(panel).steps < free.fit(panel, validation=other(1)).history_.rows[-1]["step"]
+    validation_steps, free = (quick(windows=10_000, weighted=False) for _ in range(2))
+    assert validation_steps.plan(panel).steps < free.fit(panel, validation=other(1)).history_.rows[-1]["step"]
 
 
 def test_a_second_fit_forgets_the_validation_series() -> None:

@@ -44,7 +44,7 @@ MAY_SEE_FRAMES = {
     "data.panel", "data.times", "data.columns", "data.files", "data.grid", "data.frame", "forecast",
     "attention.maps", "evaluation.backtest", "evaluation.metrics", "reporting.numbers", "reporting.report",
     "commands.options", "paper.electricity", "paper.traffic", "paper.solar", "paper.wind", "paper.m4",
-    "paper.prepare",
+    "paper.prepare", "paper.experiment",
 }  # fmt: skip
 MAY_SEE_TORCH = {
     "data.windows",

@@ -133,14 +133,14 @@ def test_training_stops_when_validation_gets_no_better_and_keeps_the_best_weight
 
 
 def test_a_long_epoch_is_looked_at_on_the_way_and_patience_counts_epochs() -> None:
-    run = training(epochs=50, steps_per_epoch=5, look_every=2, patience=1, lr=1.0)
+    run = training(epochs=50, steps_per_epoch=5, validate_every=2, patience=1, lr=1.0)
     story = run.run()
     assert [row["step"] for row in story.rows[:3]] == [2, 4, 6]
     assert story.ended == "no better for 3 looks"
 
 
 def test_the_last_line_of_the_progress_tells_the_best_loss(capsys: pytest.CaptureFixture[str]) -> None:
-    run = training(epochs=1, steps_per_epoch=5, look_every=4)
+    run = training(epochs=1, steps_per_epoch=5, validate_every=4)
     run.verbose = True
     best = run.run().best
     assert capsys.readouterr().err.rstrip().endswith(f"best {best:.4g}")
@@ -225,9 +225,9 @@ def test_other_settings_do_not_take_up_a_run(tmp_path: Path) -> None:
 def test_of_several_seeds_the_one_with_the_lowest_validation_loss_wins() -> None:
     runs = {seed: training(seed=seed) for seed in (0, 1, 2)}
     best = best_of(runs.__getitem__, [0, 1, 2])
-    found = {seed: run.story.best for seed, run in runs.items()}
+    found = {seed: run.history.best for seed, run in runs.items()}
     assert best is runs[min(found, key=lambda seed: found[seed] or np.inf)]
-    assert best.validate() == pytest.approx(best.story.best)
+    assert best.validate() == pytest.approx(best.history.best)
 
 
 def test_an_interruption_keeps_the_best_weights_and_a_checkpoint_and_ends_the_seeds(
@@ -243,8 +243,8 @@ def test_an_interruption_keeps_the_best_weights_and_a_checkpoint_and_ends_the_se
 
     monkeypatch.setattr(run, "learn", interrupted)
     assert best_of(lambda _: run, [0, 1]) is run
-    assert run.story.ended == "interrupted"
-    assert run.validate() == pytest.approx(min(row["validation_nll"] for row in run.story.rows))
+    assert run.history.ended == "interrupted"
+    assert run.validate() == pytest.approx(min(row["validation_nll"] for row in run.history.rows))
     assert training(tmp_path, epochs=5).step == 7
 
 

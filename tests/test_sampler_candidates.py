@@ -58,17 +58,17 @@ def test_a_series_as_long_as_a_window_gives_one_and_one_step_less_gives_padded_o
 
 @given(lengths=sizes, context=small, horizon=small)
 def test_no_step_of_a_training_window_is_in_the_validation_span(lengths: list[int], context: int, horizon: int) -> None:
-    held_back = [n - max(n // 10, horizon) for n in lengths]
+    validation_steps = [n - max(n // 10, horizon) for n in lengths]
     whole = by_definition(lengths, context, horizon)
-    expected = by_definition([max(b, 0) for b in held_back], context, horizon)
+    expected = by_definition([max(b, 0) for b in validation_steps], context, horizon)
     if not expected:
         with pytest.raises(DataError, match="At least one series must hold"):
             split(panel_of(*lengths), context, horizon)
         return
     training, validation = split(panel_of(*lengths), context, horizon)
     assert listed(training) == expected
-    assert all(s + horizon <= held_back[i] for i, s in listed(training))
-    assert listed(validation) == [(i, s) for i, s in whole if s >= held_back[i]]
+    assert all(s + horizon <= validation_steps[i] for i, s in listed(training))
+    assert listed(validation) == [(i, s) for i, s in whole if s >= validation_steps[i]]
     assert len(validation) >= 1
 
 

@@ -68,6 +68,7 @@ def test_nothing_changes_nothing_and_a_later_word_holds() -> None:
         ("model.layer=6", r"with the name of a setting\. Got model\.layer=6\. Hint: did you mean 'model\.layers'\?"),
         ("layers=6", r"Hint: did you mean 'model\.layers'\?"),
         ("zzz=6", r"Hint: write for example --set model\.layers=6; docs/cli\.md lists them"),
+        ("train.held_back=9", r"Hint: it is called train\.validation_steps now"),
         ("model.layers", r"Got model\.layers\. Hint: write --set model\.layers=value"),
         ("context=9", r"--set does not change the context\. Got context=9\. Hint: give --context instead"),
         ("model.layers=six", r"model\.layers must be a whole number\. Got 'six'\. Hint: write model\.layers=6"),

@@ -17,7 +17,7 @@ from logsparse import folder
 from logsparse.data import files
 from logsparse.errors import DataError
 from logsparse.paper.ledger import Identity, Run, record, rows
-from logsparse.storage import turn, whole_file, write_whole
+from logsparse.storage import lock, whole_file, write_whole
 from logsparse.train import checkpoint
 
 WRITER = """
@@ -104,7 +104,7 @@ def test_an_error_of_the_caller_leaves_the_old_file_and_passes_through(tmp_path:
 
 
 def test_a_turn_in_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"must be writable\. Got .*nowhere: No such file"), turn(tmp_path / "nowhere"):
+    with pytest.raises(DataError, match=r"must be writable\. Got .*nowhere: No such file"), lock(tmp_path / "nowhere"):
         pass
 
 

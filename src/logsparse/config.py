@@ -33,13 +33,16 @@ _MOST_OF_TRAINING = {
     "windows": 10**9,
     "epochs": 10**9,
     "steps_per_epoch": 10**9,
-    "look_every": 10**9,
+    "validate_every": 10**9,
     "patience": 10**9,
     "validation_windows": 10**9,
     "seeds": 10**4,
-    "held_back": 10**9,
+    "validation_steps": 10**9,
 }
 _MOST_OF_WINDOW = {"context": 10**6, "horizon": 10**5}
+
+RENAMED = {"held_back": "validation_steps", "look_every": "validate_every"}
+"""Settings of `TrainConfig` by the names that version 0.1.0 saved them under."""
 
 
 def _require(rule: str, holds: bool, got: object, hint: str = "see `help(logsparse.config)`.") -> None:
@@ -180,7 +183,7 @@ class TrainConfig:
     """Passes over the set; with fresh draws, how many times `steps_per_epoch` steps are taken."""
     steps_per_epoch: int = 500
     """Steps of an epoch when draws are fresh."""
-    look_every: int = 100
+    validate_every: int = 100
     """Steps between two looks at the validation windows, each of which may give the best weights; an epoch at most."""
     weighted: bool = True
     """Whether windows are drawn with probability proportional to their scale."""
@@ -206,7 +209,7 @@ class TrainConfig:
     """Time after which training stops at the next step, so that the result follows the clock; none: no limit."""
     seeds: int = 1
     """Runs from different seeds; the one with the lowest validation loss is kept."""
-    held_back: int | None = None
+    validation_steps: int | None = None
     """Most steps of each series held back for validation: a tenth of it, no more than this, one horizon at least."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Number type of the matrix products."""
@@ -249,7 +252,7 @@ class Config:
         return self.context + self.horizon
 
     @property
-    def mostly_blind(self) -> bool:
+    def masks_future_lags(self) -> bool:
         """Whether most training windows hide what is not known at their forecast start: to tell all steps at once."""
         return self.method in ("two-way", "direct")
 
@@ -264,7 +267,8 @@ class Config:
         model = dict(settings.get("model", {}))
         if "patterns" in model:
             model["patterns"] = tuple(Pattern.from_dict(pattern) for pattern in model["patterns"])
-        made = {"model": _build(ModelConfig, model), "train": _build(TrainConfig, settings.get("train", {}))}
+        train = {RENAMED.get(name, name): value for name, value in settings.get("train", {}).items()}
+        made = {"model": _build(ModelConfig, model), "train": _build(TrainConfig, train)}
         return _build(cls, {**settings, **made})
 
 

@@ -56,7 +56,7 @@ def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
         lowest=0.0 if _ends_at_zero(_live_values(panel)) else None,
     )
     # The newest past says most of what comes: no more of it is held back than it takes to validate.
-    train = replace(config.train, held_back=7 * _season(panel.freq) + horizon)
+    train = replace(config.train, validation_steps=7 * _season(panel.freq) + horizon)
     return replace(config, features=_features(panel), model=model, train=train)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from logsparse.checks import a_path, suggest, whole
 from logsparse.data.columns import ID, TIME, Columns, ColumnSpec, as_given
 from logsparse.data.frame import join_future, to_panel
-from logsparse.data.grid import give
+from logsparse.data.grid import to_native
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.series_index import check_columns, keep, recall
 from logsparse.data.times import When, clock_time, stamps
@@ -119,7 +119,7 @@ class Forecast:
 
     def frame(self) -> Any:
         """The table as the kind of frame that came in."""
-        return give(self.table(), self.panel.origin.library)
+        return to_native(self.table(), self.panel.origin.library)
 
     def plot(self, series: SeriesId | None = None, *, history: int | None = None) -> Figure:
         """The fan of one series (the first unless named) after its last `history` steps (three horizons)."""

@@ -252,7 +252,7 @@ class LogSparse(Forecaster):
                 return Training(network, data, config.train, seed=seed, folder=folder, ranks=ranks, verbose=told)
 
             best = best_of(run, seeds)
-        self.network_, self.history_ = best.network, best.story
+        self.network_, self.history_ = best.network, best.history
         self.network_.settle_unknown()
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -326,8 +326,8 @@ class LogSparse(Forecaster):
     @method.setter
     def method(self, method: Method) -> None:
         changed = replace(self.config_, method=method)
-        trained = "two-way and direct" if self.config_.mostly_blind else "ancestral and mean-path"
-        if changed.mostly_blind != self.config_.mostly_blind:
+        trained = "two-way and direct" if self.config_.masks_future_lags else "ancestral and mean-path"
+        if changed.masks_future_lags != self.config_.masks_future_lags:
             raise ConfigError(
                 "A network forecasts as it was trained to: by two-way or direct, or by ancestral or mean-path.",
                 got=f"{method} of a network trained for {trained}",
@@ -375,7 +375,7 @@ class LogSparse(Forecaster):
         paths = self.samples if self.samples is not None and (keep_paths or needed) else needed
         ask = Sampling(paths=paths, levels=levels, method=self.method, seed=self.seed, keep_paths=keep_paths)
         with Progress("forecasting", len(pairs), verbose=self.verbose) as progress:
-            return sample(self._placed(), self._windows(panel), pairs, ask, told=progress.step)
+            return sample(self._placed(), self._windows(panel), pairs, ask, report=progress.step)
 
     def _placed(self) -> Network:
         """The network on its device; moved only where it must be: another thread may be reading it."""

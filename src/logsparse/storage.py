@@ -97,7 +97,7 @@ def clear_parts(folder: Path, name: str) -> None:
         for part in folder.iterdir():
             if re.fullmatch(rf"\.{name}\.[0-9a-f]{{8}}\.part", part.name):
                 with suppress(OSError), part.open("rb") as file:
-                    _lock(file.fileno(), wait=False)
+                    _flock(file.fileno(), wait=False)
                     part.unlink()
 
 
@@ -107,13 +107,13 @@ def _new_part(path: Path) -> tuple[Path, int]:
         part = path.with_name(f".{path.name}.{token_hex(4)}.part")
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         with suppress(OSError):  # a file system without locks: nobody can take it for a leftover either
-            _lock(handle)
+            _flock(handle)
         if os.fstat(handle).st_nlink:
             return part, handle
         os.close(handle)  # made and not yet locked, it was taken for a leftover
 
 
-def _lock(handle: int, *, wait: bool = True) -> None:
+def _flock(handle: int, *, wait: bool = True) -> None:
     if os.name == "posix":
         import fcntl
 
@@ -158,7 +158,7 @@ def replace_files(folder: Path, blobs: Mapping[str, bytes | None], what: str) ->
     try:
         with writing(what, folder):
             make_folder(folder)
-            with turn(folder):
+            with lock(folder):
                 for place in (folder / SAVING, folder / SAVED):
                     if place.is_symlink():  # a stranger's: what it leads to is not ours to move or clear
                         place.unlink()
@@ -185,7 +185,7 @@ def fetch(folder: Path, name: str, refuse: Refusal, entry: Mapping[str, Any] | N
 
 
 @contextmanager
-def turn(folder: Path, *, wait: bool = True) -> Iterator[bool]:
+def lock(folder: Path, *, wait: bool = True) -> Iterator[bool]:
     """Writers take turns; the turn of one that is killed ends with it. Without `wait`: whether it is ours."""
     if os.name != "posix":
         yield True
@@ -195,7 +195,7 @@ def turn(folder: Path, *, wait: bool = True) -> Iterator[bool]:
     ours = True
     try:
         try:
-            _lock(handle, wait=wait)
+            _flock(handle, wait=wait)
         except BlockingIOError:
             ours = False
         except OSError:  # a file system without locks: the folder has one writer at a time then

@@ -15,7 +15,7 @@ from logsparse.attention.attend import attention_weights
 from logsparse.attention.pattern import Pattern, full
 from logsparse.checks import is_whole, suggest
 from logsparse.data.columns import ID, TIME
-from logsparse.data.grid import Library, give
+from logsparse.data.grid import Library, to_native
 from logsparse.data.panel import Floats, SeriesId
 from logsparse.data.times import stamps
 from logsparse.data.windows import Batch, Windows
@@ -134,7 +134,7 @@ class Attention:
 
     def frame(self) -> Any:
         """The table as the kind of frame that came in."""
-        return give(self.table(), self.library)
+        return to_native(self.table(), self.library)
 
     def plot(self) -> Figure:
         """The weights under the history, like the paper's figures of learned patterns."""

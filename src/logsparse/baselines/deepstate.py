@@ -66,7 +66,7 @@ class DeepState(LogSparse):
                 got=f"{self.config.model.likelihood}",
                 hint='set model.likelihood to "gaussian", or leave config out.',
             )
-        if self.config is not None and self.config.mostly_blind:
+        if self.config is not None and self.config.masks_future_lags:
             raise ConfigError(
                 f"DeepState must not have the method {self.config.method}: its filter knows one, and it is exact.",
                 got=self.config.method,

@@ -133,7 +133,7 @@ def _told(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
     config, model, train = plan.config, plan.config.model, plan.config.train
     patterns = ", ".join(map(repr, model.patterns))
     limit = "" if train.minutes is None else f", at most {train.minutes:g} minutes"
-    held_back = "a tenth" if train.held_back is None else f"{train.held_back:,} steps"
+    validation_steps = "a tenth" if train.validation_steps is None else f"{train.validation_steps:,} steps"
     rows = [
         ("horizon", f"{config.horizon:,}"),
         ("context", f"{config.context:,}"),
@@ -149,6 +149,6 @@ def _told(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
         ("method", config.method),
         ("parameters", f"{plan.parameters:,}"),
         ("training", f"{plan.steps:,} steps of {train.batch} windows{limit}"),
-        ("held back", f"at most {held_back}, to validate with"),
+        ("held back", f"at most {validation_steps}, to validate with"),
     ]
     return [(label, value) for label, value in rows if value]

@@ -9,7 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from logsparse.attention.pattern import Pattern, full, local, logsparse, restart
 from logsparse.checks import suggest
-from logsparse.config import Config, ModelConfig, TrainConfig
+from logsparse.config import RENAMED, Config, ModelConfig, TrainConfig
 from logsparse.errors import ConfigError
 
 _PATTERNS: dict[str, Callable[..., Pattern]] = {
@@ -48,17 +48,19 @@ class Changes:
         known, found = settable(), cls()
         for word in words:
             name, equals, text = word.partition("=")
+            part, _, last = name.rpartition(".")
             if name in _APART:
                 raise ConfigError(f"--set does not change the {name}.", got=word, hint=f"give --{name} instead.")
             if name not in known or not equals:
                 raise ConfigError(
                     "--set takes name=value, with the name of a setting.",
                     got=word,
-                    hint=suggest(name, known, "write for example --set model.layers=6; docs/cli.md lists them.")
+                    hint=f"it is called train.{RENAMED[last]} now."
+                    if part == "train" and last in RENAMED
+                    else suggest(name, known, "write for example --set model.layers=6; docs/cli.md lists them.")
                     if name not in known
                     else f"write --set {name}=value.",
                 )
-            part, _, last = name.rpartition(".")
             {"": found.own, "model": found.model, "train": found.train}[part][last] = read(name, known[name], text)
         return found
 

@@ -27,7 +27,7 @@ _COARSE = ("datetime64[s]", "datetime64[ms]")
 _FIRST, _BEYOND = np.datetime64("0001-01-01", "s"), np.datetime64("10000-01-01", "s")
 
 
-def take(frame: Any, *, ids: str | None = None) -> tuple[pl.DataFrame, Library]:
+def from_native(frame: Any, *, ids: str | None = None) -> tuple[pl.DataFrame, Library]:
     """A pandas, polars or pyarrow frame, or a path, as a polars table; and whose kind it was."""
     lazy, library = take_lazily(frame, ids=ids)
     return collect_whole(lazy), library
@@ -77,7 +77,7 @@ def _columns(frame: Any) -> tuple[list[tuple[object, Any]], Callable[[str, Any, 
     return [(column.name, column) for column in table], _from_polars, "polars"
 
 
-def give(table: pl.DataFrame, library: Library) -> Any:
+def to_native(table: pl.DataFrame, library: Library) -> Any:
     """The table as a frame of that library."""
     if library == "polars":
         return table

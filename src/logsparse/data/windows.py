@@ -74,7 +74,7 @@ class Batch:
         tensors = {f.name: change(getattr(self, f.name)) for f in fields(self) if f.name != "context"}
         return Batch(context=self.context, **tensors)
 
-    def blind(self, lags: Sequence[int], rows: Tensor | slice = slice(None)) -> None:
+    def mask_future_lags(self, lags: Sequence[int], rows: Tensor | slice = slice(None)) -> None:
         """Hide, in these windows, the lags that lie at or after the forecast start: not known when it is made."""
         for k, lag in enumerate(lags):
             self.lagged_BLK[rows, self.context + lag :, k] = 0

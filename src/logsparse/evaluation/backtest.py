@@ -14,7 +14,7 @@ from logsparse.checks import whole
 from logsparse.data.calendar import Ints
 from logsparse.data.columns import CUTOFF, ID, NAIVE, SCALE, TARGET, TIME, Columns
 from logsparse.data.frame import to_panel
-from logsparse.data.grid import give
+from logsparse.data.grid import to_native
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.times import When, clock_time, stamps
 from logsparse.errors import ConfigError, DataError, shown
@@ -69,7 +69,7 @@ def backtest(
         _beside_truth(forecast.table(), history, horizon, _measures(history, horizon, period, errors_S))
         for history, forecast in zip(histories, forecasts, strict=True)
     ]
-    return give(pl.concat(tables), panel.origin.library)
+    return to_native(pl.concat(tables), panel.origin.library)
 
 
 def _check(forecaster: object) -> None:

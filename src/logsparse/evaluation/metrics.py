@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from logsparse.checks import suggest
 from logsparse.data.columns import CUTOFF, ID, SCALE, TARGET, TIME, refuse_doubles
-from logsparse.data.grid import give, take
+from logsparse.data.grid import from_native, to_native
 from logsparse.errors import ConfigError, DataError
 
 MEAN, STEP = "mean", "step"
@@ -47,8 +47,8 @@ def score(results: Any, *, by: str | None = None) -> Any:
             got=repr(by),
             hint=suggest(by, [name for name in NEEDS if name], "leave it out for one row over everything."),
         )
-    table, library = take(results, ids=ID)
-    return give(_score(table, by), library)
+    table, library = from_native(results, ids=ID)
+    return to_native(_score(table, by), library)
 
 
 def crps_samples(samples: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:

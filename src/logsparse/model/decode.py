@@ -226,7 +226,7 @@ def decode_at_once(network: Stepwise[Any], batch: Batch, levels: Sequence[float]
 def laws_at_once(network: Stepwise[Any], batch: Batch) -> Distribution:
     """(B, H): of every step given the history alone."""
     blind = batch.clone()
-    blind.blind(network.config.lags)
+    blind.mask_future_lags(network.config.lags)
     return network.likelihood.distribution(network(blind)[:, batch.context :], batch.scale_B[:, None])
 
 

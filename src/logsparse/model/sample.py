@@ -48,9 +48,12 @@ class Sampling:
 
 
 def sample(
-    network: Network, windows: Windows, pairs: Pairs, ask: Sampling, *, told: Callable[[int], None] | None = None
+    network: Network, windows: Windows, pairs: Pairs, ask: Sampling, *, report: Callable[[int], None] | None = None
 ) -> Sampled:
-    """Each window by itself, whatever its neighbours: the work is split by memory only. `told` hears what is done."""
+    """Sample each window independently of its neighbours: the work is split by memory only.
+
+    `report` is called with the number of windows done.
+    """
     horizon = windows.horizon
     found = Sampled(
         np.empty((len(pairs), horizon), np.float32),
@@ -74,8 +77,8 @@ def sample(
             found.quantiles_WQH[part] = (decoded.quantiles_BQH + centre_B1[:, None]).cpu().numpy()
             if found.paths_WNH is not None:
                 found.paths_WNH[part] = (decoded.paths_BNH + centre_B1[:, None]).cpu().numpy()
-            if told is not None:
-                told(len(batch))
+            if report is not None:
+                report(len(batch))
     return found
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from logsparse.errors import DataError
-from logsparse.storage import make_folder, turn, write_whole, writing
+from logsparse.storage import lock, make_folder, write_whole, writing
 
 _FACTS = ("R0.5", "R0.9", "validation_nll", "steps", "minutes")
 COLUMNS = ("task", "case", "model", "seed", "budget", *_FACTS, "config", "data", "version", "machine", "time")
@@ -242,7 +242,7 @@ def record(folder: Path, run: Run, identity: Identity, facts: Mapping[str, Any])
     path = folder / f"{run.task}.csv"
     with writing("The table of results", path):
         make_folder(folder)
-    with turn(folder):
+    with lock(folder):
         # Looked at first: what is no table of results is refused, and stays.
         if not missing(folder, {run: identity}):
             return

@@ -105,7 +105,7 @@ def _models(experiment: Experiment, asked: str | None) -> Sequence[str]:
 def _run(experiment: Experiment, models: Sequence[str], seeds: int | None, budget: float | None, out: Path) -> None:
     from logsparse.paper.experiment import keep
     from logsparse.paper.ledger import missing, record
-    from logsparse.storage import turn
+    from logsparse.storage import lock
 
     runs = experiment.runs(seeds, models, budget)
     if experiment.models and not runs:
@@ -115,7 +115,7 @@ def _run(experiment: Experiment, models: Sequence[str], seeds: int | None, budge
     for number, run in enumerate(todo, start=1):
         folder = out / ".unfinished" / run.folder
         folder.mkdir(parents=True, exist_ok=True)
-        with turn(folder, wait=False) as ours:
+        with lock(folder, wait=False) as ours:
             # Looked at again: since this process began, another may have done it, or be at it.
             ends = (
                 ""

@@ -168,7 +168,7 @@ def solar_fine(*, sparse: bool = True, conv: bool = True, context: int = 1008) -
     layers = pattern.layers_to_reach(1152)
     assert layers is not None, "every past is reached in the end"
     model = replace(base.model, layers=layers, patterns=(pattern if sparse else full(),))
-    train = replace(base.train, held_back=1008)
+    train = replace(base.train, validation_steps=1008)
     config = replace(base, context=context, horizon=144, model=model, train=train)
     return _one_pass(config, windows=3_000, batch=4)
 
@@ -197,7 +197,9 @@ def _one_pass(config: Config, *, windows: int, batch: int, looks: int = 10) -> C
     In small batches: their many steps count for more than the windows of each.
     """
     train = replace(config.train, windows=windows, batch=batch, epochs=1, patience=None)
-    return replace(config, train=replace(train, look_every=windows // batch // looks, validation_windows=16 * batch))
+    return replace(
+        config, train=replace(train, validate_every=windows // batch // looks, validation_windows=16 * batch)
+    )
 
 
 def _compared(make: Callable[[], Config]) -> dict[str, Callable[[], Config]]:

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from logsparse.data.columns import CUTOFF, ID, NAIVE, SCALE, TARGET, TIME
-from logsparse.data.grid import take
+from logsparse.data.grid import from_native
 from logsparse.data.times import from_text
 from logsparse.errors import DataError
 from logsparse.evaluation.metrics import MEAN, STEP, quantile_columns, score
@@ -45,7 +45,7 @@ class Results:
     """A checked result frame that answers for its numbers."""
 
     def __init__(self, frame: Any) -> None:
-        table, _ = take(frame, ids=ID)
+        table, _ = from_native(frame, ids=ID)
         self.levels = quantile_columns(table.columns)
         _check_columns(table, {*self.levels})
         texts = [name for name in (TIME, CUTOFF) if table.schema[name] == pl.String]

@@ -29,7 +29,7 @@ class TrainingSet:
     training: Candidates
     validation_windows: Windows
     validation: Candidates
-    mostly_blind: bool
+    masks_future_lags: bool
     """Whether three windows of four hide what is not known at their forecast start."""
 
     @classmethod
@@ -39,10 +39,10 @@ class TrainingSet:
         Features are fitted here unless a network that goes on learning brings its own.
         """
         panel = panel.to_last_value()
-        training, validation = split(panel, config.context, config.horizon, config.train.held_back)
+        training, validation = split(panel, config.context, config.horizon, config.train.validation_steps)
         features = features or Features.fit(panel, config.features, tuple(panel.covariates))
         windows = windows_of(panel, features, config)
-        return cls(windows, training, windows, validation, config.mostly_blind)
+        return cls(windows, training, windows, validation, config.masks_future_lags)
 
     @classmethod
     def of_two(cls, training: Panel, validation: Panel, config: Config) -> TrainingSet:
@@ -51,21 +51,21 @@ class TrainingSet:
         features = Features.fit(training, config.features, tuple(training.covariates))
         learn, look = (Candidates.of(panel, config.context, config.horizon) for panel in (training, validation))
         windows = [windows_of(panel, features, config) for panel in (training, validation)]
-        return cls(windows[0], learn, windows[1], look, config.mostly_blind)
+        return cls(windows[0], learn, windows[1], look, config.masks_future_lags)
 
     @property
     def features(self) -> Features:
         """What the windows' features are made by."""
         return self.windows.features
 
-    def held_back(self, most: int) -> Pairs:
+    def validation_pairs(self, most: int) -> Pairs:
         """So many of the windows to validate with, or all, spread evenly over them."""
         count = min(most, len(self.validation))
         return self.validation.at(np.linspace(0, len(self.validation) - 1, count).astype(np.int64))
 
     def looks(self, train: TrainConfig, ranks: Ranks) -> Iterator[Batch]:
         """The validation windows of this rank, the same at every look."""
-        for pairs in epoch(self.held_back(train.validation_windows), train.batch):
+        for pairs in epoch(self.validation_pairs(train.validation_windows), train.batch):
             if len(pairs.share(ranks.rank, ranks.count)):
                 yield self.gather(self.validation_windows, pairs, ranks)
 
@@ -73,10 +73,10 @@ class TrainingSet:
         """Of a global batch, the share of this rank."""
         share = pairs.share(ranks.rank, ranks.count)
         batch = windows(share.series_B, share.start_B)
-        if self.mostly_blind:
+        if self.masks_future_lags:
             # The same windows are blind however many ranks share the batch.
             first = len(pairs) * ranks.rank // ranks.count
-            batch.blind(windows.lags, torch.arange(first, first + len(share)) % _ONE_SEES_OF > 0)
+            batch.mask_future_lags(windows.lags, torch.arange(first, first + len(share)) % _ONE_SEES_OF > 0)
         return batch.to(ranks.device)
 
 
@@ -128,7 +128,7 @@ def windows_of(panel: Panel, features: Features, config: Config) -> Windows:
 
 def learned_from(panel: Panel, config: Config) -> Ints:
     """Of each series, the steps before the part that `TrainingSet.of` holds back."""
-    return learned_steps(panel.to_last_value(), config.horizon, config.train.held_back)
+    return learned_steps(panel.to_last_value(), config.horizon, config.train.validation_steps)
 
 
 def looks_back(config: Config) -> int:

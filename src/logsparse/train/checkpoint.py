@@ -24,7 +24,7 @@ from safetensors.torch import load as unpack
 from safetensors.torch import save as pack
 from torch import Tensor, nn
 
-from logsparse.config import TrainConfig
+from logsparse.config import RENAMED, TrainConfig
 from logsparse.data.panel import Panel
 from logsparse.errors import DataError
 from logsparse.model.network import Network
@@ -32,12 +32,12 @@ from logsparse.storage import (
     Refusal,
     clear_parts,
     entries,
+    lock,
     make_folder,
     number,
     read_file,
     require,
     seal,
-    turn,
     whole_number,
     write_whole,
     writing,
@@ -241,6 +241,7 @@ def differences(then: Mapping[str, Any], now: Identity) -> list[str]:
     was = then.get("train")
     if not isinstance(was, dict):
         return [*found, "no settings"]
+    was = {RENAMED.get(name, name): value for name, value in was.items()}
     return found + [
         f"train.{name} {_shown(value)} (then {_shown(was.get(name))})"
         for name, value in now["train"].items()
@@ -265,7 +266,7 @@ def _fingerprint_of(data: TrainingSet) -> str:
     """Of both panels, and of how windows are cut from them."""
     windows = data.windows
     panels = [windows.panel] if data.validation_windows is windows else [windows.panel, data.validation_windows.panel]
-    cut = (windows.context, windows.horizon, data.features.names, data.mostly_blind)
+    cut = (windows.context, windows.horizon, data.features.names, data.masks_future_lags)
     return _text_digest(repr((cut, [fingerprint(panel) for panel in panels])))
 
 
@@ -292,7 +293,7 @@ def alone(folder: Path | None, seeds: Iterable[int]) -> Iterator[None]:
         for place in (seed_folder(folder, seed) for seed in seeds if folder):
             with writing("The folder of a training", place):
                 make_folder(place)
-            if not held.enter_context(turn(place, wait=False)):
+            if not held.enter_context(lock(place, wait=False)):
                 raise DataError(
                     "A folder must have one training at a time.",
                     got=f"another that is at work in {place}",

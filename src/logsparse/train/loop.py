@@ -130,19 +130,19 @@ class Training:
         self.optim = optimiser(train.optimiser, network, lr=train.lr, weight_decay=_decay(train), clip=train.clip)
         self.average = WeightAverage(network, train.average) if train.average else None
         self.best = _copy(network)
-        self.story, self.step = TrainingHistory(), 0
+        self.history, self.step = TrainingHistory(), 0
         epoch = self.draws.steps_an_epoch
-        self.steps, self.look_every = train.epochs * epoch, min(train.look_every, epoch)
-        self.stopping = EarlyStopping((train.patience or train.epochs) * -(-epoch // self.look_every))
+        self.steps, self.validate_every = train.epochs * epoch, min(train.validate_every, epoch)
+        self.stopping = EarlyStopping((train.patience or train.epochs) * -(-epoch // self.validate_every))
         self.identity = identity(network, data, train, seed) if folder else {}
         if folder and exists(folder, name=CHECKPOINT):
             self._resume(folder)
 
     def run(self) -> TrainingHistory:
         """Next batch, loss, backward, clip, step; now and then look, keep the best, save."""
-        began, every = time.monotonic() - self.story.seconds, self.look_every
+        began, every = time.monotonic() - self.history.seconds, self.validate_every
         minutes, told = self.train.minutes, self.verbose and self.ranks.leads
-        limit = None if minutes is None else 60 * minutes - self.story.seconds
+        limit = None if minutes is None else 60 * minutes - self.history.seconds
         title = f"training, seed {self.seed}"
         # Ranks must stop at the same step, so one alone is not asked.
         with (
@@ -154,30 +154,30 @@ class Training:
             looked_at = self.step
             try:
                 while self.step < self.steps and not self.stopping.stop:
-                    self.story.seconds = time.monotonic() - began
+                    self.history.seconds = time.monotonic() - began
                     if wish.stop:
-                        self.story.ended = INTERRUPTED
+                        self.history.ended = INTERRUPTED
                         break
                     # However few the minutes, one step makes a model.
                     if self.step and self.ranks.agree(self._share_of_time() >= 1):
-                        self.story.ended = f"{self.train.minutes:g} minutes are over"
+                        self.history.ended = f"{self.train.minutes:g} minutes are over"
                         break
                     loss = self.learn()
                     if self.step % every == 0:
                         self.look(loss)
                     progress.step(1, nll=loss, **self._best())
             except KeyboardInterrupt:
-                self.story.ended = INTERRUPTED
+                self.history.ended = INTERRUPTED
             if self.step % every and self.step > looked_at:
                 self.look(loss)
                 progress.step(0, nll=loss, **self._best())
             elif self.folder and self.ranks.leads and self.step > looked_at:
                 self._save(self.folder)  # the last look's checkpoint does not know that the time is over
         if self.stopping.stop and self.step < self.steps:
-            self.story.ended = f"no better for {self.stopping.patience} looks"
-        self.story.seconds = time.monotonic() - began
+            self.history.ended = f"no better for {self.stopping.patience} looks"
+        self.history.seconds = time.monotonic() - began
         self.network.load_state_dict(self.best)
-        return self.story
+        return self.history
 
     def learn(self) -> float:
         """One step; the loss is the mean over the observed targets of all ranks."""
@@ -207,9 +207,9 @@ class Training:
         with self.average.swapped_in() if self.average else nullcontext():
             validation = self.validate()
             if self.stopping.update(validation):
-                self.best, self.story.best = _copy(self.network), validation
-        row = {"step": self.step, "seconds": round(self.story.seconds, 1), "nll": loss, "validation_nll": validation}
-        self.story.rows.append(row)
+                self.best, self.history.best = _copy(self.network), validation
+        row = {"step": self.step, "seconds": round(self.history.seconds, 1), "nll": loss, "validation_nll": validation}
+        self.history.rows.append(row)
         if self.folder and self.ranks.leads:
             self._save(self.folder)
         self.ranks.wait()
@@ -227,13 +227,13 @@ class Training:
         return mean if math.isfinite(mean) else _WORST
 
     def _best(self) -> dict[str, float]:
-        return {} if self.story.best is None else {"best": self.story.best}
+        return {} if self.history.best is None else {"best": self.history.best}
 
     def _share_of_time(self) -> float:
-        return 0.0 if self.train.minutes is None else self.story.seconds / (60 * self.train.minutes)
+        return 0.0 if self.train.minutes is None else self.history.seconds / (60 * self.train.minutes)
 
     def _stop_at(self, loss: float, norm: float) -> NoReturn:
-        where = f"; the checkpoint of the last look is in {self.folder}" if self.folder and self.story.rows else ""
+        where = f"; the checkpoint of the last look is in {self.folder}" if self.folder and self.history.rows else ""
         raise TrainingError(
             "The loss and its gradients must stay finite.",
             got=f"a loss of {loss:g} with gradients of norm {norm:g} at step {self.step}{where}",
@@ -250,11 +250,11 @@ class Training:
             **under("average", averaged),
         }
         _, stopping = self.stopping.state()
-        state = {"step": self.step, **self.identity, "story": asdict(self.story)}
+        state = {"step": self.step, **self.identity, "story": asdict(self.history)}
         save(
             folder, tensors, {**state, "optimiser": settings, "average": counts, "stopping": stopping}, name=CHECKPOINT
         )
-        lines = (json.dumps({"seed": self.seed, **row}) + "\n" for row in self.story.rows)
+        lines = (json.dumps({"seed": self.seed, **row}) + "\n" for row in self.history.rows)
         write_whole(folder / "metrics.jsonl", "".join(lines).encode(), "The losses of a training")
 
     def _resume(self, folder: Path) -> None:
@@ -278,7 +278,7 @@ class Training:
         if self.average:
             self.average.restore((parts["average"], state["average"]))
         self.stopping.restore(({}, state["stopping"]))
-        self.step, self.story = state["step"], replace(story, ended=TrainingHistory.ended)
+        self.step, self.history = state["step"], replace(story, ended=TrainingHistory.ended)
 
 
 def best_of(make: Callable[[int], Training], seeds: Sequence[int]) -> Training:
@@ -290,7 +290,7 @@ def best_of(make: Callable[[int], Training], seeds: Sequence[int]) -> Training:
     for seed in seeds:
         run = make(seed)
         story = run.run()
-        if best is None or _worth(story) < _worth(best.story):
+        if best is None or _worth(story) < _worth(best.history):
             best = run
         if story.ended == INTERRUPTED:
             break
