@@ -41,7 +41,7 @@ def inputs_of(network: Transformer, series: int, paths: int) -> tuple[Tensor, Te
     generator, width = torch.Generator().manual_seed(2), network.input_width
     whole = torch.randn(series, 20 + paths * STEPS, width, generator=generator, dtype=network.output.weight.dtype)
     if network.config.see_missing:
-        seen = slice(network._seen_from, network._seen_from + network.anchors)
+        seen = slice(network.observed_from, network.observed_from + network.anchors)
         whole[..., seen] = (whole[..., seen] > 0).to(whole.dtype)
         whole[..., : network.anchors] *= whole[..., seen]  # what was not seen is 0
     return whole[:, :20], whole[:, 20:].view(series, STEPS, paths, width).movedim(1, 0)

@@ -16,10 +16,10 @@ from logsparse.errors import LogsparseError
 from logsparse.model.feedforward import (
     Kept,
     Weights,
+    dropout_mask,
+    dropout_mask_plainly,
     feed_forward,
     feed_forward_plainly,
-    kept_share,
-    kept_share_plainly,
     kernel_draws,
 )
 
@@ -58,7 +58,7 @@ def inputs(
     x = draw(batch, length, width)
     # Channel-first, as attention gives it.
     gathered = draw(batch, channels, length).detach().mT.requires_grad_()
-    kept = (kept_share(x.detach().mT.contiguous().mT, 0.3, generator), kept_share(x.detach(), 0.3, generator))
+    kept = (dropout_mask(x.detach().mT.contiguous().mT, 0.3, generator), dropout_mask(x.detach(), 0.3, generator))
     return x, gathered, weights, kept if dropped else (None, None)
 
 
@@ -170,8 +170,8 @@ def test_the_kernel_draws_what_torch_would_draw(
     ours, plain = torch.Generator().manual_seed(5), torch.Generator().manual_seed(5)
     for generator in (ours, plain):
         torch.rand(before, generator=generator)
-    kept = kept_share(like, 0.1, ours)
-    assert torch.equal(kept, kept_share_plainly(like, 0.1, plain))
+    kept = dropout_mask(like, 0.1, ours)
+    assert torch.equal(kept, dropout_mask_plainly(like, 0.1, plain))
     assert kept.stride() == like.stride()
     assert torch.equal(ours.get_state(), plain.get_state())
 

@@ -56,7 +56,7 @@ def test_a_slope_moves_the_level_and_lasts_as_long_as_the_trend_says() -> None:
 
 
 @pytest.mark.parametrize("structure", STRUCTURES, ids=str)
-def test_a_fresh_network_says_what_it_is_told_to_begin_with(structure: Structure) -> None:
+def test_the_outputs_of_a_fresh_network_are_its_starts(structure: Structure) -> None:
     network, _, batch = made(structure)
     with torch.no_grad():
         network.output.weight.zero_()
@@ -78,8 +78,8 @@ def test_the_density_is_that_of_the_raw_values_and_the_horizon_alone_is_its_end(
     network, data, _ = made(structure)
     batch = data.windows(np.arange(5), np.full(5, 40)).clone()
     raw, scale = network(batch), batch.scale_B[:, None].double()
-    law = run_filter(network.model(raw), batch.values_BL / scale, batch.observed_BL)
-    expected = torch.distributions.Normal(law.mean_BL * scale, law.variance_BL.sqrt() * scale)
+    filtered = run_filter(network.model(raw), batch.values_BL / scale, batch.observed_BL)
+    expected = torch.distributions.Normal(filtered.mean_BL * scale, filtered.variance_BL.sqrt() * scale)
     found = network.log_density(raw, batch)
     seen = batch.observed_BL
     error = (batch.values_BL - expected.mean) / expected.stddev
@@ -135,15 +135,15 @@ def test_mean_and_quantiles_are_what_very_many_paths_would_say(structure: Struct
 def test_a_forecast_ignores_the_horizon_and_agrees_with_the_density() -> None:
     network, data, _ = made(Structure(24), missing=0)
     batch = data.windows(np.arange(5), np.full(5, 60)).clone()
-    told = batch.clone()
-    told.values_BL[:, batch.context :] = 1e6
+    changed = batch.clone()
+    changed.values_BL[:, batch.context :] = 1e6
     uniform = draws(0, np.arange(5, dtype=np.uint64), 3, batch.horizon)
-    one, other = (network.forecast(windows, uniform, (0.5,), "ancestral") for windows in (batch, told))
+    one, other = (network.forecast(windows, uniform, (0.5,), "ancestral") for windows in (batch, changed))
     assert torch.equal(one.paths_BNH, other.paths_BNH)
     scale = batch.scale_B[:, None].double()
-    law = run_filter(network.model(network(batch)), batch.values_BL / scale, batch.observed_BL)
+    filtered = run_filter(network.model(network(batch)), batch.values_BL / scale, batch.observed_BL)
     now = batch.context
-    torch.testing.assert_close(one.mean_BH[:, 0], (law.mean_BL * scale)[:, now].float())
+    torch.testing.assert_close(one.mean_BH[:, 0], (filtered.mean_BL * scale)[:, now].float())
 
 
 def test_training_lowers_the_loss() -> None:

@@ -68,7 +68,7 @@ def joint(model: LinearGaussian) -> tuple[Tensor, Tensor]:
 
 
 def joint_log_density(model: LinearGaussian, value_BL: Tensor, observed_BL: Tensor) -> Tensor:
-    """Of the observed values of all windows, by the density of the joint law."""
+    """Of the observed values of all windows, by the density of the joint distribution."""
     mean_BL, covariance_BLL = joint(model)
     total = 0 * mean_BL.sum()
     for row, seen in enumerate(observed_BL):
@@ -85,7 +85,7 @@ def filter_log_density(model: LinearGaussian, value_BL: Tensor, observed_BL: Ten
 
 @pytest.mark.parametrize("moving", [True, False])
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_density_and_gradients_are_those_of_the_joint_law(size: tuple[int, int, int], moving: bool) -> None:
+def test_density_and_gradients_are_those_of_the_joint_distribution(size: tuple[int, int, int], moving: bool) -> None:
     value_BL, observed_BL = some_values(size)
     names = ["mean_BD", "covariance_BDD", "emission_BLD", "offset_BL", "noise_BL", "innovation_BLD"]
 
@@ -115,7 +115,7 @@ def test_what_is_not_observed_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("moving", [True, False])
-def test_a_forecast_is_the_joint_law_given_the_past(moving: bool) -> None:
+def test_a_forecast_is_the_joint_distribution_given_the_past(moving: bool) -> None:
     size, now = (2, 14, 3), 9
     model, (value_BL, observed_BL) = some_model(size, moving=moving), some_values(size)
     past = run_filter(model.between(0, now), value_BL[:, :now], observed_BL[:, :now])
