@@ -63,8 +63,8 @@ def test_parameters_and_levels_broadcast() -> None:
     )
     together = student_t_quantile(level_NK, df_BN1.expand(2, 4, 1))
     assert together.shape == (2, 4, 3)
-    for law, df in enumerate((2.0, 7.5)):
-        np.testing.assert_allclose(together[law], stats.t.ppf(level_NK.double(), df), rtol=3e-6)
+    for number, df in enumerate((2.0, 7.5)):
+        np.testing.assert_allclose(together[number], stats.t.ppf(level_NK.double(), df), rtol=3e-6)
 
 
 @pytest.mark.parametrize("df", [2.0, 3.7, 40.0])
