@@ -16,13 +16,14 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # Each file may import only what stands above it. CONTRIBUTING.md shows the same picture.
 ORDER = [
     "errors", "checks", "process", "storage",
-    "attention.reach", "attention.pattern", "config", "presets",
+    "attention.reach", "attention.pattern", "attention.inputs", "attention.native",
+    "model.inverse_cdf", "model.likelihood", "config", "presets",
     "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.features",
     "data.files", "data.grid", "data.frame", "data.series_index", "data.windows", "defaults", "progress",
     "pictures",
-    "attention.draw", "attention.inputs", "attention.native", "attention.plain", "attention.triton",
+    "attention.draw", "attention.plain", "attention.triton",
     "attention.attend", "attention.layer", "attention.step", "attention.triton_kernels",
-    "model.feedforward", "model.advance", "model.inverse_cdf", "model.likelihood", "model.network", "model.decode",
+    "model.feedforward", "model.advance", "model.network", "model.autoregressive", "model.decode",
     "model.recurrent", "model.sample", "model.statespace", "model.transformer",
     "attention.maps",
     "train.distributed", "train.batches", "train.optim", "train.checkpoint", "train.loop", "folder", "forecast",
