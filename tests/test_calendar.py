@@ -108,7 +108,7 @@ def test_a_step_may_be_a_timedelta_an_offset_or_a_number_of_numpy(step: Step, te
 
 @pytest.mark.parametrize("text", ["M", "1M", "3M"])
 def test_m_is_refused_since_it_may_be_minutes_or_months(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"may mean minutes or months. Got .*Hint: write 'min' or 'ME'"):
+    with pytest.raises(ConfigError, match=r"is ambiguous: minutes or months. Got .*Hint: write 'min' or 'ME'"):
         Freq.parse(text)
 
 
@@ -152,5 +152,5 @@ def test_an_unknown_step_is_refused_with_examples() -> None:
     odd += [np.timedelta64(1, "Y"), np.timedelta64(1, "M"), np.timedelta64("NaT", "s"), np.timedelta64(2**60, "D")]
     odd += ["4611686018427387904MS", "119989MS", "1000000000000000000YS"]
     for text in odd:
-        with pytest.raises(ConfigError, match=r"freq must be a number and a unit.*Got .*Hint: write for example"):
+        with pytest.raises(ConfigError, match=r"freq must be a number and a unit.*Got .*Hint: use for example"):
             Freq.parse(text)

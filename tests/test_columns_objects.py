@@ -185,7 +185,7 @@ def test_containers_without_an_end_are_refused_where_they_are_used_and_ignored_e
     with pytest.raises(DataError, match=r"The ids in 'unique_id' must be text or numbers. Got .* such as"):
         to_panel(usual.assign(unique_id=held))
     for name in ("ds", "y"):
-        with pytest.raises(DataError, match=f"The column '{name}' must hold single values. Got .* such as"):
+        with pytest.raises(DataError, match=f"The column '{name}' must hold scalars. Got .* such as"):
             to_panel(usual.assign(**{name: held}))
     assert to_panel(usual.assign(note=held)).lengths.tolist() == [2]
 
@@ -194,6 +194,6 @@ def test_containers_without_an_end_are_refused_where_they_are_used_and_ignored_e
 def test_columns_of_containers_are_refused_by_name_and_value(value: Any) -> None:
     shows = re.escape(f"Got {type(value).__name__} such as {value!r}")
     for frame in kinds_of_frame(shop=[value, None, value]):
-        with pytest.raises(DataError, match=rf"The column 'shop' must hold single values. {shows}"):
+        with pytest.raises(DataError, match=rf"The column 'shop' must hold scalars. {shows}"):
             to_panel(frame, static=["shop"])
         assert to_panel(frame).lengths.tolist() == [3]

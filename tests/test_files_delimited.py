@@ -30,7 +30,7 @@ def test_ids_stay_as_they_are_written(path: Path) -> None:
 
 def test_an_empty_id_is_still_missing(path: Path) -> None:
     path.write_text("unique_id,ds,y\n,1,1\n")
-    with pytest.raises(DataError, match="Every row needs an id in 'unique_id'"):
+    with pytest.raises(DataError, match="Every row must have an id in 'unique_id'"):
         to_panel(path)
 
 
@@ -92,7 +92,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(path: Path) -> None:
 
 def test_a_column_that_comes_twice_is_refused_if_it_is_used(path: Path) -> None:
     path.write_text("unique_id,ds,y,y\na,1,1,2\na,2,1,2\n")
-    with pytest.raises(DataError, match=r"The column 'y' must be there once. Got two columns of that name. Hint: drop"):
+    with pytest.raises(DataError, match=r"The column 'y' must be unique. Got two columns of that name. Hint: drop"):
         to_panel(path)
     path.write_text("unique_id,ds,y,z,z\na,1,1,2,3\na,2,1,2,3\n")
     assert to_panel(path).lengths.tolist() == [2]
@@ -105,13 +105,13 @@ def test_times_over_a_change_of_the_clock_are_mixed_zones_as_in_a_frame(freq: st
     frame.to_csv(path, index=False)
     texts = pl.read_csv(path, infer_schema=False).with_columns(pl.col("y").cast(pl.Float64))
     for data in (path, texts):
-        with pytest.raises(DataError, match=r"must keep to one time zone. Got 2 of them: \+01:00, \+02:00. Hint"):
+        with pytest.raises(DataError, match=r"must have one time zone. Got 2 zones: \+01:00, \+02:00. Hint"):
             to_panel(data)
 
 
 def test_a_header_longer_than_any_name_is_refused(path: Path) -> None:
     path.write_text(f"unique_id,ds,y,{'x' * 200_000}\na,1,1,1\n")
-    with pytest.raises(DataError, match=r"data.csv: a first line that is no header \(field larger than field limit"):
+    with pytest.raises(DataError, match=r"data.csv: a first line that is not a header \(field larger than field limit"):
         to_panel(path)
 
 

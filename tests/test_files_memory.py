@@ -43,7 +43,7 @@ def test_a_small_file_of_many_rows_is_refused_by_the_rows_that_it_tells_of(endin
     assert path.stat().st_size < 10_000_000
     told = under_3_gb(path)
     assert told.startswith(
-        "DataError: A table must fit into memory. Got 30000000 rows, which take about 3.4 GiB where "
+        "DataError: A table must fit into memory. Got 30000000 rows, which need about 3.4 GiB, while "
     )
     assert "Hint: read fewer series, a shorter span or fewer columns at a time" in told
 
@@ -56,7 +56,7 @@ def test_what_fits_is_read_under_a_limit(tmp_path: Path) -> None:
 def test_the_limit_is_what_is_free() -> None:
     check_memory(available() / 2, "some rows")
     with pytest.raises(
-        DataError, match=r"A table must fit into memory. Got some rows, which take about .* GiB are free"
+        DataError, match=r"A table must fit into memory. Got some rows, which need about .* GiB are free"
     ):
         check_memory(2 * available() + 2**30, "some rows")
 
@@ -68,7 +68,7 @@ def test_the_grid_counts_with_all_its_columns(columns: int) -> None:
         assert to_panel(wide).lengths.tolist() == [90_001]
         return
     with pytest.raises(
-        DataError, match=r"about as large as the rows that fill it. Got 3 rows on a grid of 90001 steps"
+        DataError, match=r"must not be much larger than the number of rows. Got 3 rows on a grid of 90001 steps"
     ):
         to_panel(wide)
 
@@ -101,7 +101,7 @@ def test_a_part_that_is_no_file_is_refused(tmp_path: Path) -> None:
             to_panel(tmp_path)
         (tmp_path / name).unlink()
     (tmp_path / "link.parquet").symlink_to(tmp_path / "a.parquet")
-    with pytest.raises(DataError, match="A series must have one row a time"):
+    with pytest.raises(DataError, match="Each series must have one row per time"):
         to_panel(tmp_path)  # a link to a file is a part
 
 
@@ -117,7 +117,7 @@ def test_packed_files_are_not_unpacked(tmp_path: Path) -> None:
     ]
     for content in packed:
         path.write_bytes(content)
-        with pytest.raises(DataError, match=r"x.csv: a packed file. Hint: unpack it first"):
+        with pytest.raises(DataError, match=r"x.csv: a compressed file. Hint: decompress it first"):
             to_panel(path)
 
 
@@ -130,6 +130,6 @@ def test_a_file_without_line_ends_is_not_read_on(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(2**42)
     with pytest.raises(
-        DataError, match=r"A table must fit into memory. Got the rows of .*x.csv, which take about 12288.0 GiB"
+        DataError, match=r"A table must fit into memory. Got the rows of .*x.csv, which need about 12288.0 GiB"
     ):
         to_panel(path)

@@ -189,7 +189,7 @@ def test_a_series_without_any_value_is_refused_in_either_layout(layout: str) -> 
     wide = pl.DataFrame({"ds": [1, 2], "x": [1.0, 2.0], "z": pl.Series([None, None], dtype=pl.Float64)})
     frame = wide if layout == "wide" else wide.unpivot(index="ds", variable_name="unique_id", value_name="y")
     with pytest.raises(
-        DataError, match=r"Every series must have at least one value. Got none in series 'z'. Hint: leave"
+        DataError, match=r"Every series must have at least one value. Got none in series 'z'. Hint: drop"
     ):
         to_panel(frame)
 
@@ -290,7 +290,7 @@ def test_until_is_read_on_the_clock_of_the_data() -> None:
     panel = to_panel(pd.DataFrame({"ds": times, "y": 1.0}))
     for text in ("2024-06-01T12:00", "2024-06-01T10:00Z", "2024-06-01T12:00+02:00"):
         assert panel.until(clock_time(panel, text)).lengths.tolist() == [13]
-    with pytest.raises(DataError, match="must be of the kind of the panel's times"):
+    with pytest.raises(DataError, match="must have the type of the panel's times"):
         clock_time(panel, 5)
 
 

@@ -36,7 +36,7 @@ def test_a_cutoff_before_a_series_begins_is_refused_by_name(hourly: pl.DataFrame
     early = int(np.datetime64("2024-01-01T12:00", "us").astype(np.int64))
     with pytest.raises(
         DataError,
-        match=r"at least one value up to the cutoff. Got series 'b'.*2024-01-02.*cutoff 2024-01-01 12:00.*Hint",
+        match=r"at least one value up to the cutoff. Got series 'b'.*2024-01-02.*cutoff at 2024-01-01 12:00.*Hint",
     ):
         to_panel(hourly).until(early)
 

@@ -10,7 +10,7 @@ import pytest
 
 import small
 from logsparse.data.panel import Origin, Panel, Static
-from logsparse.data.series_index import forget, pack_panel, unpack_panel
+from logsparse.data.series_index import pack_panel, unpack_panel
 
 
 def panel() -> Panel:
@@ -55,11 +55,3 @@ def test_keeping_twice_counts_the_whole_age() -> None:
     twice = unpack_panel(*pack_panel(once, 2))
     assert twice.elapsed is not None
     assert twice.elapsed.tolist() == [28, 2, 18]
-
-
-def test_forgetting_leaves_the_ends_and_no_value() -> None:
-    before = panel()
-    after = forget(before)
-    assert np.isnan(after.values).all()
-    assert np.isnan(after.covariates["price"]).all()
-    assert after.ends().tolist() == before.ends().tolist()

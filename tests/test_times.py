@@ -155,7 +155,7 @@ def test_steps_that_are_even_in_utc_are_forecast_in_utc(freq: str) -> None:
     assert SeasonalNaive(1).fit(frame(times[:-1])).predict()["ds"].tolist() == [times[-1]]
     for asked in (None, freq):
         wall = frame(pd.date_range("2024-03-25", periods=80, freq=freq).tz_localize("Europe/Berlin"))
-        with pytest.raises(DataError, match=f"steps of {freq} that are even on the clock of Europe/Berlin only"):
+        with pytest.raises(DataError, match=f"steps of {freq} that are regular only in Europe/Berlin time"):
             to_panel(wall, freq=asked)
 
 
@@ -167,7 +167,7 @@ def test_integers_of_any_width_are_times_if_they_fit() -> None:
         pl.Series([2**63, 2**63 + 1], dtype=pl.UInt64),
         [0, -(2**62)],
     ):
-        with pytest.raises(DataError, match=r"must lie below 2\^62. Got .* Hint: count from a later start"):
+        with pytest.raises(DataError, match=r"must be below 2\^62. Got .* Hint: count from a later start"):
             to_panel(pl.DataFrame({"ds": times, "y": 1.0}))
 
 
