@@ -1,4 +1,4 @@
-"""Times and positions on a grid agree with each other, with pandas, and with what people mean by a step."""
+"""Times and positions on a grid agree with each other and with pandas."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_steps_counts_the_whole_steps_before_any_time(
     assert freq.add(start, counted) <= time + late < freq.add(start, counted + 1)
 
 
-def test_a_day_of_the_month_that_does_not_exist_falls_on_the_last() -> None:
+def test_a_day_missing_from_a_month_becomes_its_last_day() -> None:
     start = micros(pd.DatetimeIndex(["2024-01-30"]))
     found = Freq.parse("1mo").add(np.repeat(start, 3), np.arange(3))
     assert [Freq.parse("1mo").show(int(time)) for time in found] == ["2024-01-30", "2024-02-29", "2024-03-30"]
@@ -80,11 +80,11 @@ def test_a_day_of_the_month_that_does_not_exist_falls_on_the_last() -> None:
     ("text", "season"),
     [("s", 3600), ("10s", 360), ("15min", 96), ("10min", 144), ("h", 24), ("D", 7), ("B", 5), ("W", 52), ("MS", 12)],
 )
-def test_the_season_is_the_one_people_mean(text: str, season: int) -> None:
+def test_each_step_has_its_usual_season(text: str, season: int) -> None:
     assert Freq.parse(text).season == season
 
 
-def test_a_rare_odd_gap_does_not_become_the_step() -> None:
+def test_a_rare_gap_does_not_become_the_step() -> None:
     times = np.cumsum(np.array([0] + [60] * 50 + [30]))
     assert infer(times, np.zeros_like(times), dates=False) == Freq("index", 60)
 

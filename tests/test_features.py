@@ -85,14 +85,14 @@ def test_calendar_is_that_of_datetime_before_and_after_1970(freq: str, start: da
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Asia/Kolkata"])
-def test_hours_are_those_of_the_wall_clock_through_the_change_of_summer_time(zone: str) -> None:
+def test_hours_are_local_time_across_a_daylight_saving_change(zone: str) -> None:
     panel = replace(panel_of(8), origin=Origin(zone=zone))
     features = raw(CALENDAR)(panel, np.array([0]), np.arange(-3000, 9000)[None])
     times = [datetime.fromtimestamp(MARCH / 1e6 + 3600 * k, tz=ZoneInfo(zone)) for k in range(-3000, 9000)]
     assert features[0].tolist() == [of_datetime(t, k) for t, k in zip(times, range(-3000, 9000), strict=True)]
 
 
-def test_a_clock_of_whole_days_already_reads_local_time() -> None:
+def test_steps_of_whole_days_are_already_in_local_time() -> None:
     panel = panel_of(8, freq="D", start=MARCH // 86_400_000_000 * 86_400_000_000)
     zoned = replace(panel, origin=Origin(zone="America/New_York"))
     series, step = np.array([0]), np.arange(8)[None]
@@ -181,7 +181,7 @@ def test_unknown_names_are_refused() -> None:
         Features.fit(panel_of(5), names=["moon"])
     with pytest.raises(ConfigError, match=r"Got 'hour' for integer times\. Hint: choose from age;"):
         Features.fit(panel_of(5, freq=1), names=["hour"])
-    text = r"Every covariate must be in the data\. Got 'price', while the data have none\. Hint: name the same"
+    text = r"Every covariate must be in the data\. Got 'price', while the data have none\. Hint: pass the same"
     with pytest.raises(DataError, match=text):
         Features.fit(panel_of(5), covariates=["price"])
     with pytest.raises(DataError, match=text):

@@ -1,4 +1,4 @@
-"""A path that cannot be written is refused before the work, in one sentence; a written file is whole."""
+"""A path that cannot be written is refused before the work; a written file is whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A csv file means what its writer wrote: ids as text, times by one rule, numbers with either decimal sign."""
+"""csv files: ids stay text, times are read year first, numbers may have a decimal comma."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_an_empty_id_is_still_missing(path: Path) -> None:
         to_panel(path)
 
 
-def test_the_row_numbers_that_pandas_writes_are_no_series(path: Path) -> None:
+def test_row_numbers_written_by_pandas_are_not_a_series(path: Path) -> None:
     wide = pd.DataFrame({"ds": pd.date_range("2024-01-01", periods=5), "a": 1.0, "b": 2.0})
     wide.to_csv(path)
     assert to_panel(path).ids == ("a", "b")
@@ -67,30 +67,30 @@ def test_a_decimal_comma_is_found_wherever_it_first_comes(path: Path) -> None:
         assert to_panel(path)[0][-2:].tolist() == [late - 1, 2.5]
 
 
-def test_a_comma_in_text_is_no_decimal_point(path: Path) -> None:
+def test_a_comma_in_text_is_not_a_decimal_point(path: Path) -> None:
     path.write_text("unique_id;ds;y;note\na;1;1.5;at 3,4 km\na;2;2.5;x\n")
     assert to_panel(path)[0].tolist() == [1.5, 2.5]
 
 
-def test_blank_lines_are_passed_over(path: Path) -> None:
+def test_blank_lines_are_skipped(path: Path) -> None:
     path.write_text("unique_id,ds,y\na,1,1\n\na,2,2\n\n\n")
     assert to_panel(path).lengths.tolist() == [2]
 
 
 @pytest.mark.parametrize("rows", [0, 200_000])
-def test_a_file_that_is_not_utf8_is_refused_with_the_truth(rows: int, path: Path) -> None:
+def test_a_file_that_is_not_utf8_is_refused_as_such(rows: int, path: Path) -> None:
     text = "".join(f"a,{i},1\n" for i in range(rows))
     path.write_bytes(f"unique_id,ds,y\n{text}M\xfcller,1,1\n".encode("latin-1"))
     with pytest.raises(DataError, match=r"data.csv: text that is not UTF-8. Hint: save it as UTF-8"):
         to_panel(path)
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_name(path: Path) -> None:
+def test_a_byte_order_mark_is_not_part_of_the_first_name(path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbfunique_id,ds,y\n007,1,1\n007,2,1\n")
     assert to_panel(path).ids == ("007",)
 
 
-def test_a_column_that_comes_twice_is_refused_if_it_is_used(path: Path) -> None:
+def test_a_duplicate_column_is_refused_if_it_is_used(path: Path) -> None:
     path.write_text("unique_id,ds,y,y\na,1,1,2\na,2,1,2\n")
     with pytest.raises(DataError, match=r"The column 'y' must be unique. Got two columns of that name. Hint: drop"):
         to_panel(path)
@@ -99,7 +99,7 @@ def test_a_column_that_comes_twice_is_refused_if_it_is_used(path: Path) -> None:
 
 
 @pytest.mark.parametrize("freq", ["h", "D"])
-def test_times_over_a_change_of_the_clock_are_mixed_zones_as_in_a_frame(freq: str, path: Path) -> None:
+def test_times_across_a_daylight_saving_change_are_mixed_zones_as_in_a_frame(freq: str, path: Path) -> None:
     times = pd.date_range("2024-03-30", periods=60, freq=freq, tz="Europe/Berlin")
     frame = pd.DataFrame({"unique_id": "a", "ds": times, "y": 1.0})
     frame.to_csv(path, index=False)

@@ -1,4 +1,4 @@
-"""Whatever a reader raises becomes one error that keeps its cause; what is not the reader's passes."""
+"""Any exception of a reader becomes a DataError that keeps its cause; other errors pass."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_panic_of_polars_becomes_a_data_error_with_its_cause() -> None:
 @pytest.mark.parametrize(
     "error", [KeyboardInterrupt(), MemoryError(), SystemExit(3), DataError("A.", got="b", hint="c.")]
 )
-def test_what_is_not_the_readers_passes(error: BaseException) -> None:
+def test_errors_that_are_not_of_the_reader_pass(error: BaseException) -> None:
     with pytest.raises(type(error)) as e, reading():
         raise error
     assert e.value is error
@@ -68,7 +68,7 @@ def test_a_decimal_nan_is_a_missing_value(value: str) -> None:
     np.testing.assert_array_equal(panel[0], np.array([1, np.nan, 3], np.float32))
 
 
-def test_decimals_that_are_no_numbers_do_not_disturb_texts() -> None:
+def test_decimal_nan_and_infinity_are_allowed_in_text() -> None:
     assert to_panel(objects(note=[Decimal("NaN"), "x", Decimal("Infinity")])).lengths.tolist() == [3]
     with pytest.raises(
         DataError, match=r"The column 'y' must hold finite numbers. Got an infinite value in series 'a' at 1"

@@ -1,4 +1,4 @@
-"""Frames with odd columns are taken for what their owner means, and only what is used can be wrong."""
+"""Frames with unusual columns are read as intended, and unused columns are never an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS = pd.DataFrame({"unique_id": "a", "ds": range(5), "y": np.arange(5.0)})
 
 
 @pytest.mark.parametrize("name", ["pandas", "pyarrow"])
-def test_only_columns_that_are_used_must_be_there_once(name: str) -> None:
+def test_only_used_columns_must_be_unique(name: str) -> None:
     def make(*names: str) -> Any:
         columns: list[Any] = [["a", "a"], [1, 2], *([1.0, 2.0] for _ in names[2:])]
         if name == "pyarrow":
@@ -93,14 +93,14 @@ def test_numbers_of_any_kind_are_numbers(values: Any) -> None:
 
 
 @pytest.mark.parametrize("values", [[1j] * 5, pd.to_timedelta(range(5), unit="h"), [uuid.UUID(int=7)] * 5])
-def test_what_is_no_number_is_refused_by_column(values: Any) -> None:
+def test_a_non_number_is_refused_with_its_column(values: Any) -> None:
     with pytest.raises(
         DataError, match=r"The column 'y' must hold numbers. Got '.*' in series 'a' at 0. Hint: convert"
     ):
         to_panel(STEPS.assign(y=values))
 
 
-def test_columns_that_nobody_uses_may_hold_anything() -> None:
+def test_unused_columns_may_hold_anything() -> None:
     odd: dict[str, Any] = {"x": [uuid.UUID(int=7), 1, "b", None, [2]], "z": [1j] * 5, "w": [{"a": 1}] * 5}
     assert to_panel(STEPS.assign(**odd)).lengths.tolist() == [5]
 

@@ -1,4 +1,4 @@
-"""Which windows there are, against a list of them all; training apart from validation; epochs and ranks."""
+"""Candidates against a list of all windows; training apart from validation; epochs and ranks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_no_step_of_a_training_window_is_in_the_validation_span(lengths: list[in
     assert len(validation) >= 1
 
 
-def test_a_tenth_is_held_back_and_at_least_one_horizon() -> None:
+def test_validation_takes_a_tenth_and_at_least_one_horizon() -> None:
     training, validation = split(panel_of(100, 1000), 20, 15)
     assert listed(validation)[0] == (0, 85)
     assert max(s for i, s in listed(training) if i == 0) == 70
@@ -80,7 +80,7 @@ def test_a_tenth_is_held_back_and_at_least_one_horizon() -> None:
     assert max(s for i, s in listed(training) if i == 1) == 885
 
 
-def test_no_more_is_held_back_than_asked_but_one_horizon() -> None:
+def test_validation_takes_at_most_the_given_steps_but_one_horizon() -> None:
     _, validation = split(panel_of(100, 1000), 20, 15, 40)
     assert [s for i, s in listed(validation) if i == 0] == [85]
     assert [s for i, s in listed(validation) if i == 1] == list(range(960, 986))

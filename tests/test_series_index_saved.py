@@ -1,4 +1,4 @@
-"""What is kept of a panel comes back as it was: the last steps, their times, ages, covariates and categories."""
+"""A packed panel is restored: the last steps, their times, ages, covariates and categories."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_gap_at_the_end_is_kept_beside_the_steps_before_it() -> None:
     np.testing.assert_array_equal(after[0], before[0][5:])
 
 
-def test_keeping_twice_counts_the_whole_age() -> None:
+def test_packing_twice_counts_the_whole_age() -> None:
     once = unpack_panel(*pack_panel(panel(), 10))
     twice = unpack_panel(*pack_panel(once, 2))
     assert twice.elapsed is not None
