@@ -42,7 +42,7 @@ def from_native(frame: Any, *, ids: str | None = None) -> tuple[pl.DataFrame, Li
 
 
 def scan_native(frame: Any, *, ids: str | None = None, needed: Sequence[str] = ()) -> tuple[pl.LazyFrame, Library]:
-    """Do the same lazily: columns of a parquet file are read on demand.
+    """Open a frame or path as a lazy polars table: columns of a parquet file are read on demand.
 
     The columns `needed` and `ids` must be readable; others may hold anything.
     """

@@ -1,7 +1,7 @@
 """Training panel -> SeriesIndex, which encodes later panels as the model knows them; Panel <-> JSON and arrays.
 
 `SeriesIndex` numbers the series that a model was trained on. `pack_panel` and `unpack_panel` save and load the history
-that a model keeps to forecast from; both directions are checked, since files may be damaged or edited.
+that a model keeps to forecast from; what is loaded is validated, since files may be damaged or edited.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class SeriesIndex:
             name: texts(f"known/categories/{name}", values)
             for name, values in entries("known/categories", state["categories"]).items()
         }
-        # Models of 0.1.0 may lack end and sizes: they were trained with scale 1 on zeros.
+        # Early models lack end and sizes; they were trained with scale 1 for histories of zeros.
         first_A, end_A = (
             wholes(f"known/{key}", state.get(key, state["born"]), len(names), -FARTHEST, FARTHEST)
             for key in ("born", "end")
