@@ -333,7 +333,7 @@ def _table(results: Results, table: pl.DataFrame, key: str, title: str, *, left_
     names = [name for name in COLUMNS if name in table.columns] or ["wql", "crps_quantiles"]
     heads = [
         f"naive {_label(results, name.removeprefix(NAIVE_PREFIX))}" if name.startswith(NAIVE_PREFIX)
-        else "in 80 %" if name == "coverage_80" else _label(results, name)
+        else "80 % coverage" if name == "coverage_80" else _label(results, name)
         for name in names
     ]  # fmt: skip
     rows = []
