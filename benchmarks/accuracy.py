@@ -113,19 +113,19 @@ def main() -> None:
         panel = whole.until(clock_time(whole, "2006-08-31T23:00"))
         cutoffs = [panel.lengths - 24 * days for days in range(7, 0, -1)]
         data = TrainingSet.of(panel.cut(cutoffs[0]), config)
-    network, story = train(config, data, args.seed, args.folder)
+    network, history = train(config, data, args.seed, args.folder)
     windows = windows_of(panel, data.features, config)
     found = judge(network, windows, panel, cutoffs)
     row = {
         "task": args.task,
         "seed": args.seed,
         "threads": args.threads,
-        "minutes": round(story.seconds / 60, 2),
-        "validation_nll": story.best,
-        "ended": story.ended,
+        "minutes": round(history.seconds / 60, 2),
+        "validation_nll": history.best,
+        "ended": history.ended,
         **found,
         "config": config.to_dict(),
-        "rows": story.rows,
+        "rows": history.rows,
     }
     print(json.dumps({key: value for key, value in row.items() if key not in ("config", "rows")}))
     print(f"wrote {write_result(f'accuracy-{args.task}', [row]).name}")

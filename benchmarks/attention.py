@@ -188,8 +188,8 @@ def print_times(rows: list[dict[str, Any]]) -> None:
 def print_memory(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         label = f"{row['length']:>6} d={row['width']:<3}{row['pattern']:<10}{row['contender']:<12}"
-        said = row.get("skipped") or f"{row['peak_mib']:9.0f} MiB, {row['of_tensors']:6.2f} x q, k, v, o and gradients"
-        print(label, said, flush=True)
+        cell = row.get("skipped") or f"{row['peak_mib']:9.0f} MiB, {row['of_tensors']:6.2f} x q, k, v, o and gradients"
+        print(label, cell, flush=True)
 
 
 def draw(times: list[dict[str, Any]], memory: list[dict[str, Any]], path: Path) -> None:

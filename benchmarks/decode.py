@@ -71,7 +71,7 @@ def trained(config: Config, minutes: float) -> ls.LogSparse:
     return model.fit(panel())
 
 
-def ours(name: str, minutes: float, rounds: int) -> list[dict[str, Any]]:
+def decoders(name: str, minutes: float, rounds: int) -> list[dict[str, Any]]:
     """Measure the cached decoder with both methods, and the plain one on a few series."""
     model = trained(CONFIGS[name](), minutes)
     rows: list[dict[str, Any]] = []
@@ -164,9 +164,9 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "context": lambda: [{"context": c, "seconds_a_step": step_time(c, 4 * args.rounds)} for c in (256, 4096)],
-        "default": lambda: ours("default", args.minutes, args.rounds),
+        "default": lambda: decoders("default", args.minutes, args.rounds),
         "deepar": lambda: deepar(args.minutes, args.rounds, scratch),
-        "paper": lambda: ours("paper", args.minutes, args.rounds),
+        "paper": lambda: decoders("paper", args.minutes, args.rounds),
     }
     with TemporaryDirectory() as scratch:
         for name in args.parts.split(","):

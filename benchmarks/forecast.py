@@ -147,7 +147,7 @@ class Version:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit("a version ended early; what it said stands above")
+            raise SystemExit("a version exited early; see its output above")
         return line
 
 

@@ -102,12 +102,12 @@ def main() -> None:
         print("ready", file=answers, flush=True)
         for line in sys.stdin:
             if line.strip() == "error":
-                told = deepar.error(args.every)
+                answer = deepar.error(args.every)
             else:
                 begin = clock()
                 deepar.forecast()
-                told = (clock() - begin) / len(series)
-            print(json.dumps(told), file=answers, flush=True)
+                answer = (clock() - begin) / len(series)
+            print(json.dumps(answer), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ def main() -> None:
     model = ls.LogSparse(task.horizon, config=config, seed=args.seed, samples=args.samples)
     model.fit(history)
     found = scores(ls.backtest(model, panel, windows=task.windows, quantiles=LEVELS), panel, task)
-    story = model.history_
+    trained = model.history_
     change = [*args.changes, *([f"context={args.context}"] if args.context else [])]
     row: dict[str, Any] = {
         "set": args.task,
@@ -125,10 +125,10 @@ def main() -> None:
         "change": json.dumps(change),
         "why": args.why,
         "seed": args.seed,
-        "nll": story.best,
+        "nll": trained.best,
         **{name: found[name] for name in ("R0.5", "R0.9", "wql", "mase", "coverage_80", "below", "dark_80")},
-        "minutes": story.seconds / 60,
-        "steps": int(story.rows[-1]["step"]),
+        "minutes": trained.seconds / 60,
+        "steps": int(trained.rows[-1]["step"]),
         "parameters": int(np.sum([weight.numel() for weight in model.network_.parameters()])),
         "threads": args.threads,
         "version": f"logsparse {version('logsparse')}",

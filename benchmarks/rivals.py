@@ -143,8 +143,8 @@ class OwnDeepAR(Rival):
 
     def _fit(self, panel: Panel) -> None:
         self.fitted = ls.DeepAR(self.horizon, minutes=self.minutes, seed=self.seed, verbose=False).fit(panel)
-        story = self.fitted.history_
-        self.trained_minutes, self.steps = story.seconds / 60, int(story.rows[-1]["step"])
+        history = self.fitted.history_
+        self.trained_minutes, self.steps = history.seconds / 60, int(history.rows[-1]["step"])
 
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
         return self.fitted.forecast(panel, quantiles=levels)

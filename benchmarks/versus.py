@@ -114,21 +114,20 @@ def answer(work: Callable[[], object], units: int, clock: Callable[[], float]) -
 
 
 def losses(steps: int = 6) -> Iterator[dict[str, Any]]:
-    """Print the first losses of each training, to compare them up to rounding."""
+    """Yield the first losses of each training, to compare them up to rounding."""
     for name in TRAINING:
         run, _ = run_of(name)
         yield {"name": name, "losses": [run.learn() for _ in range(steps)]}
 
 
 def compare_losses(reference: str) -> Iterator[dict[str, Any]]:
-    def told(python: str) -> list[dict[str, Any]]:
+    def run(python: str) -> list[dict[str, Any]]:
         done = subprocess.run([python, __file__, "--losses"], capture_output=True, text=True, check=True)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
-    found = told(sys.executable), told(reference)
-    for ours, theirs in zip(*found, strict=True):
-        pairs = list(zip(ours["losses"], theirs["losses"], strict=True))
-        yield {"name": ours["name"], "losses": pairs, "largest_difference": max(abs(a - b) for a, b in pairs)}
+    for this, other in zip(run(sys.executable), run(reference), strict=True):
+        pairs = list(zip(this["losses"], other["losses"], strict=True))
+        yield {"name": this["name"], "losses": pairs, "largest_difference": max(abs(a - b) for a, b in pairs)}
 
 
 def alternate(name: str, reference: str, rounds: int, seconds: float, threads: int) -> dict[str, Any]:

@@ -113,7 +113,7 @@ class Results:
     def by_step(self) -> pl.DataFrame:
         """Return step, error, naive_error: MAE (CRPS without a point forecast) divided by mean |y| unless that is 0.
 
-        mean |y| is that of all steps: for values that are 0 every night, the one of a step would make errors infinite.
+        mean |y| is over all steps: with values that are 0 every night, a mean per step could be 0.
         """
         scores = self.scores(STEP)
         error = "mae" if "mae" in scores.columns else "crps_quantiles"
