@@ -1,6 +1,6 @@
-// One more position of every path through a whole decoder: projection, blocks, last norm, head. Paths lie across the lanes: a
-// tile of 64 of them, channel-first, goes through everything before the next one does. No path reads another's numbers, so
-// that tiles need not wait for each other, and a path's result does not depend on its neighbours.
+// One more position of every path through a whole decoder: projection, blocks, last norm, head. Paths lie across the
+// lanes: a tile of 64 of them, channel-first, goes through everything before the next one does. No path reads another's
+// numbers, so that tiles need not wait for each other, and a path's result does not depend on its neighbours.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -106,7 +106,8 @@ template <class T> struct Advance {
       const int64_t series = (first + from) / p.paths;
       to = std::min(count, (series + 1) * p.paths - first);
       const int64_t* const end = b.old_cells + b.old_count;
-      const int64_t* const begin = p.starts == nullptr ? b.old_cells : std::lower_bound(b.old_cells, end, p.starts[series]);
+      const int64_t* const begin =
+          p.starts == nullptr ? b.old_cells : std::lower_bound(b.old_cells, end, p.starts[series]);
       for (int64_t i = from; i < to; i += together * w)
         for (int64_t h = 0; h < p.heads; ++h) switch ((std::min<int64_t>(to - i, together * w) + w - 1) / w) {
             case 1: paths<1>(b, series, h, i, to, begin, end); break;
@@ -119,7 +120,8 @@ template <class T> struct Advance {
 
   // One head of the paths [from, to) of a tile, at most V vectors of them.
   template <int V>
-  void paths(const AdvanceBlock& b, int64_t series, int64_t h, int64_t from, int64_t to, const int64_t* begin, const int64_t* end) {
+  void paths(const AdvanceBlock& b, int64_t series, int64_t h, int64_t from, int64_t to, const int64_t* begin,
+             const int64_t* end) {
     const int64_t width = p.head_width, skip = h * width, old = end - begin, cells = old + b.new_count;
     const T scale = T(1.4426950408889634074 / __builtin_sqrt(double(width)));
     // A vector that would reach beyond the tile begins earlier; lanes of other series are computed, and not stored.
@@ -201,7 +203,9 @@ template <class T> struct Advance {
 
   void lean(const T* mix, int64_t i) {
     constexpr T to_base_2 = T(1.4426950408889634074);
-    const auto seen = [&](int64_t a) { return p.seen_from < 0 ? all<T>(T(1)) : load(inputs + (p.seen_from + a) * tile + i); };
+    const auto seen = [&](int64_t a) {
+      return p.seen_from < 0 ? all<T>(T(1)) : load(inputs + (p.seen_from + a) * tile + i);
+    };
     Vec<T> top = all<T>(T(-1e30)), total{}, sum{};
     for (int64_t a = 0; a < p.anchors; ++a) {
       const Vec<T> score = (load(mix + a * tile) + never * (T(1) - seen(a))) * to_base_2;

@@ -1,10 +1,10 @@
 // q, k, v, log-sum-exp and the gradient of out -> gradients of q, k, v. Scores are computed anew; a key's gradient is
 // gathered from the rows that see it (key j is seen by row j + s), so that no two threads write one place.
 //
-// A thread with a head of its own goes through the tiles from the last to the first: when tile b's rows are done, so are
-// all the rows that see tile b's keys, and their weights need to be kept for s + tile positions only: a ring for each
-// distance, about L numbers for LogSparse. Where the rings would be large, or threads share a head, keys compute the
-// weights once more.
+// A thread with a head of its own goes through the tiles from the last to the first: when tile b's rows are done, so
+// are all the rows that see tile b's keys, and their weights need to be kept for s + tile positions only: a ring for
+// each distance, about L numbers for LogSparse. Where the rings would be large, or threads share a head, keys compute
+// the weights once more.
 #pragma once
 #include "forward.h"
 
@@ -98,7 +98,8 @@ template <class S, class T> struct Backward : HeadPass<T> {
     }
   }
 
-  // Points rows at the slot of block b, and keys at that of the rows which see them; `empty` writes the zeros after the end.
+  // Points rows at the slot of block b, and keys at that of the rows which see them; `empty` writes the zeros after the
+  // end.
   void turn_rings(int64_t b, bool empty) {
     T* slot = memory;
     for (int64_t m = 0; m < p.distance_count; ++m) {
@@ -122,7 +123,8 @@ template <class S, class T> struct Backward : HeadPass<T> {
     }
   }
 
-  // Gradient of the queries of a tile; leaves the cells' weights, their scores' gradients, and each row's mean of these.
+  // Gradient of the queries of a tile; leaves the cells' weights, their scores' gradients, and each row's mean of
+  // these.
   void rows_of(int64_t head, int64_t b) {
     const int64_t start = b * tile, count = distances_in_reach(p, start);
     const Reach back{start, span.length, -1};

@@ -1,12 +1,12 @@
-// x -> channel-first results of causal convolutions, and their gradients: no window is copied, a product reads them where
-// they lie. Channel-first, the windows of neighbouring positions are one row read from a later place; row-major, the
-// window of one position is one piece of memory.
+// x -> channel-first results of causal convolutions, and their gradients: no window is copied, a product reads them
+// where they lie. Channel-first, the windows of neighbouring positions are one row read from a later place; row-major,
+// the window of one position is one piece of memory.
 //
 // Where there is a norm, a span normalises its part of x as it packs it.
 //
-// Work is cut into spans of positions, which pack their own part of x and need nothing of each other. A task takes several
-// spans through one block of channels after the other: weights and their gradients, which are larger than the second
-// cache, are then fetched once for all of them. Gradients of weights are summed per thread, in a fixed order.
+// Work is cut into spans of positions, which pack their own part of x and need nothing of each other. A task takes
+// several spans through one block of channels after the other: weights and their gradients, which are larger than the
+// second cache, are then fetched once for all of them. Gradients of weights are summed per thread, in a fixed order.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -77,7 +77,8 @@ template <class T> struct Convolve {
     const T* const x = static_cast<const T*>(p.x.data) + span.batch * p.x.batch;
     const int64_t count = span.columns + before, origin = span.from - before;
     const int64_t first = std::min(std::max<int64_t>(span.start - origin, 0), count);
-    if (p.x.channel == 1) turn(x + (origin + first) * p.x.row, p.x.row, span.rows + first, room, count - first, p.width);
+    if (p.x.channel == 1)
+      turn(x + (origin + first) * p.x.row, p.x.row, span.rows + first, room, count - first, p.width);
     for (int64_t c = 0; c < p.width; ++c) {
       T* const row = span.rows + c * room;
       for (int64_t i = 0; i < first; ++i) row[i] = 0;
@@ -91,7 +92,8 @@ template <class T> struct Convolve {
     std::memset(span.sum, 0, p.width * per_span * sizeof(T));
   }
 
-  // Positions [first, count) of the packed rows become normal over channels, times gain plus shift; the others stay zeros.
+  // Positions [first, count) of the packed rows become normal over channels, times gain plus shift; the others stay
+  // zeros.
   void norm(const Span& span, int64_t first, int64_t count) {
     const T *const gain = static_cast<const T*>(p.gain), *const shift = static_cast<const T*>(p.shift);
     if (span.raw != nullptr) std::memcpy(span.raw, span.rows, p.width * room * sizeof(T));
@@ -163,7 +165,8 @@ template <class T> struct Convolve {
     const T* const first = span.rows + p.kernel - part.taps;
     multiply(out, p.length, channels, whole, weight, Terms<T>{first, p.width, room, part.taps}, bias);
     if (whole == span.columns) return;
-    multiply(block, pair<T>, channels, span.columns - whole, weight, Terms<T>{first + whole, p.width, room, part.taps}, bias);
+    multiply(block, pair<T>, channels, span.columns - whole, weight, Terms<T>{first + whole, p.width, room, part.taps},
+             bias);
     for (int64_t r = 0; r < channels; ++r)
       for (int64_t l = whole; l < span.columns; ++l) out[r * p.length + l] = block[r * pair<T> + l - whole];
   }

@@ -1,5 +1,5 @@
-// Rows that see their whole past: tiles of rows with blocks of keys, as plain matrix products. One number of a key serves a
-// pair of vectors of rows, where a pattern's distances must load both sides anew.
+// Rows that see their whole past: tiles of rows with blocks of keys, as plain matrix products. One number of a key
+// serves a pair of vectors of rows, where a pattern's distances must load both sides anew.
 #pragma once
 #include "forward.h"
 #include "product.h"
@@ -53,16 +53,17 @@ template <class T> struct Dense {
   }
 };
 
-// Gradients: a pair of blocks, rows b and keys kb, has its weights and score gradients computed anew; rows gather theirs
-// over keys, keys over rows. A thread with a head of its own does both from one pair; threads that share a head take rows
-// in one phase and keys in the next.
+// Gradients: a pair of blocks, rows b and keys kb, has its weights and score gradients computed anew; rows gather
+// theirs over keys, keys over rows. A thread with a head of its own does both from one pair; threads that share a head
+// take rows in one phase and keys in the next.
 template <class S, class T> struct DenseBackward : HeadPass<T> {
   using HeadPass<T>::p;
   using HeadPass<T>::span;
   using HeadPass<T>::dropout;
   static constexpr int phases = 2;
   static constexpr T never = T(1e30);  // log-sum-exp of a row that is not there: its weights become exactly 0
-  static constexpr bool rounded = sizeof(S) < sizeof(T);  // the result lost digits: means are computed anew from the cells
+  static constexpr bool rounded =
+      sizeof(S) < sizeof(T);  // the result lost digits: means are computed anew from the cells
   Packed<T> q, k, v, grad, grad_q, sum_q, sum_k, sum_v;
   T *lse, *delta, *weights, *slopes, *turned;
   const T scale;
@@ -103,7 +104,8 @@ template <class S, class T> struct DenseBackward : HeadPass<T> {
     // The mean of a row's score gradients, weighted: its result times the gradient of its result.
     for (int64_t c = 0; c < p.value_width; ++c)
       for (int64_t l = b * tile; l < last; ++l)
-        delta[l] += T(widen(outs.data[l * outs.row + c * outs.channel])) * T(widen(grads.data[l * grads.row + c * grads.channel]));
+        delta[l] += T(widen(outs.data[l * outs.row + c * outs.channel])) *
+                    T(widen(grads.data[l * grads.row + c * grads.channel]));
   }
 
   void whole(int64_t head) {

@@ -1,7 +1,8 @@
 // The state of torch's generator -> what dropout multiplies with, and the state after it.
 //
-// torch draws one number after the other: two words of the Mersenne Twister make a number of 53 bits in [0, 1), and an entry
-// stays if it is below the share that is kept. Here the same words are made in vectors, so that the results are the same.
+// torch draws one number after the other: two words of the Mersenne Twister make a number of 53 bits in [0, 1), and an
+// entry stays if it is below the share that is kept. Here the same words are made in vectors, so that the results are
+// the same.
 #pragma once
 #include <cstring>
 

@@ -1,5 +1,5 @@
-// Attention dropout: which cells stay is a hash of (seed, batch, head, position, distance), so that every pass and every
-// backend sees the same mask and none has to be stored. attention/inputs.py states the rule and holds its twin.
+// Attention dropout: which cells stay is a hash of (seed, batch, head, position, distance), so that every pass and
+// every backend sees the same mask and none has to be stored. attention/inputs.py states the rule and holds its twin.
 #pragma once
 #include "simd.h"
 
@@ -30,8 +30,8 @@ template <class T> struct Dropout {
     return mix<Bits<T>>(((lane + uint32_t(begin + position)) & 0xFFFFFFFFu) ^ key);
   }
 
-  // The factor (0 or 1 / (1 - rate)) of the cells (position ... , distance) for one vector of positions, which either share
-  // a distance or, one after the other, a key: then distances grow by `growth` = 1.
+  // The factor (0 or 1 / (1 - rate)) of the cells (position ... , distance) for one vector of positions, which either
+  // share a distance or, one after the other, a key: then distances grow by `growth` = 1.
   LOGSPARSE_INLINE Vec<T> cell(Bits<T> row, int64_t distance, uint32_t growth = 0) const {
     Bits<T> lane;
     for (int i = 0; i < lanes<T>; ++i) lane[i] = uint32_t(i);

@@ -1,6 +1,6 @@
 // A stream x and what the heads gathered -> the stream after a block: merge of the heads, residual, norm, feed-forward,
-// residual, norm; and the gradients of all that. Each position by itself, so that a tile of positions goes through every
-// step while it is in the cache; the backward pass computes the tile anew, and keeps nothing between the passes.
+// residual, norm; and the gradients of all that. Each position by itself, so that a tile of positions goes through
+// every step while it is in the cache; the backward pass computes the tile anew, and keeps nothing between the passes.
 //
 //   sum = x + keep_merged * (merge . gathered + merge_bias)      normed = norm(sum)
 //   hidden = relu(widen . normed + widen_bias)
@@ -24,9 +24,11 @@ template <class T> struct FeedForward {
   T *grad, *grad_sum, *grad_normed, *grad_hidden, *turned;
   int64_t columns = 0;  // positions of the tile that are there
 
-  FeedForward(const FeedForwardProblem& problem, Pieces& own, bool backward) : p(problem), tiles((p.length + tile - 1) / tile) {
+  FeedForward(const FeedForwardProblem& problem, Pieces& own, bool backward)
+      : p(problem), tiles((p.length + tile - 1) / tile) {
     const auto block = [&](int64_t width) { return own.take<T>(Packed<T>::size(1, width)) + width * stride; };
-    x = block(p.width), gathered = block(p.inner), normed = block(p.width), hidden = block(p.wide), fed = block(p.width);
+    x = block(p.width), gathered = block(p.inner), normed = block(p.width), hidden = block(p.wide),
+    fed = block(p.width);
     keep_merged = block(p.width), keep_fed = block(p.width);
     for (T** row : {&first_mean, &first_scale, &last_mean, &last_scale}) *row = own.take<T>(tile);
     if (!backward) return;
@@ -71,7 +73,8 @@ template <class T> struct FeedForward {
       for (int lane = 0; lane < w; ++lane) factor[lane] = T(1) / std::sqrt(factor[lane]);
       store(mean + i, middle), store(scale + i, factor);
       for (int64_t c = 0; c < p.width; ++c)
-        store(out + c * stride + i, (load(block + c * stride + i) - middle) * factor * weights(gain)[c] + weights(shift)[c]);
+        store(out + c * stride + i,
+              (load(block + c * stride + i) - middle) * factor * weights(gain)[c] + weights(shift)[c]);
     }
   }
 
@@ -145,7 +148,8 @@ template <class T> struct FeedForward {
       std::memcpy(grad_normed, grad, p.width * stride * sizeof(T));
     apply(grad_normed, p.width, {weights(p.widen), 1 * p.width, 1}, grad_hidden, p.wide);
     norm_backward(grad_normed, x, first_mean, first_scale, p.first_gain, rows + 2 * room, rows + 3 * room);
-    if (p.pre) each(p.width, [&](int64_t, int64_t i) { store(grad_normed + i, load(grad_normed + i) + load(grad + i)); });
+    if (p.pre)
+      each(p.width, [&](int64_t, int64_t i) { store(grad_normed + i, load(grad_normed + i) + load(grad + i)); });
     put(grad_normed, p.grad_x, p.width, batch, start);
     T* const of_merged = grad_sum;
     kept_gradient(of_merged, grad_normed, p.keep_merged, keep_merged);
@@ -158,11 +162,13 @@ template <class T> struct FeedForward {
   }
 
   void kept_gradient(T* out, const T* of, const View& kept, const T* keep) {
-    each(p.width, [&](int64_t, int64_t i) { store(out + i, kept.data ? load(of + i) * load(keep + i) : load(of + i)); });
+    each(p.width,
+         [&](int64_t, int64_t i) { store(out + i, kept.data ? load(of + i) * load(keep + i) : load(of + i)); });
   }
 
   // Gradient of a norm's result -> of its input, in place; those of gain and shift are added up.
-  void norm_backward(T* of, const T* input, const T* mean, const T* scale, const void* gain, T* gain_sums, T* shift_sums) {
+  void norm_backward(T* of, const T* input, const T* mean, const T* scale, const void* gain, T* gain_sums,
+                     T* shift_sums) {
     for (int64_t c = 0; c < p.width; ++c) {
       Vec<T> gains{}, shifts{};
       for (int i = 0; i < tile; i += w) {
@@ -199,7 +205,8 @@ template <class T> struct FeedForward {
 
   // sums[r][c] += sum over positions of rows[r] times what was turned.
   void outer(T* sums, const T* rows, int64_t count) {
-    multiply(sums, p.width_room(), count, p.width, Factors<T>{rows, 1, stride}, Terms<T>{turned, tile, p.width_room(), 1});
+    multiply(sums, p.width_room(), count, p.width, Factors<T>{rows, 1, stride},
+             Terms<T>{turned, tile, p.width_room(), 1});
   }
 };
 

@@ -8,8 +8,9 @@ namespace LOGSPARSE_ISA {
 
 constexpr double log2_e = 1.4426950408889634074, ln_2 = 0.693147180559945309417;
 
-// The sequence of one head: positions from its batch row's start on, counted from there. A pattern knows distances only,
-// so that padding on the left leaves a shorter problem of the same kind; what stands in the padding is never read.
+// The sequence of one head: positions from its batch row's start on, counted from there. A pattern knows distances
+// only, so that padding on the left leaves a shorter problem of the same kind; what stands in the padding is never
+// read.
 struct Span {
   int64_t begin = 0;      // where it starts in memory
   int64_t length = -1;

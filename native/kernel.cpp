@@ -7,8 +7,8 @@
 #include "dense.h"
 #include "draws.h"
 #include "feedforward.h"
-#include "quantile.h"
 #include "folded.h"
+#include "quantile.h"
 #include "step.h"
 
 namespace logsparse {
@@ -49,7 +49,7 @@ void backward(const Problem& p) {
     const bool own_heads = p.batch * p.heads >= p.threads;
     const Problem sparse = sparse_part(p);
     // Folded gradients read the result, which has lost digits in bfloat16.
-    folds(p) && own_heads && p.type != Type::bfloat16 ? dispatch<FoldedBackward>(sparse) : dispatch<Backward>(sparse);
+    folds(p) && own_heads&& p.type != Type::bfloat16 ? dispatch<FoldedBackward>(sparse) : dispatch<Backward>(sparse);
   }
   if (p.dense_rows == 0) return;
   Problem dense = dense_part(p);

@@ -3,7 +3,8 @@
 // A head is packed as blocks of `tile` positions, each block channel-first: block b, channel c, position l stands at
 // [b][c][l]. A row carries `spill` further positions of the next block, so that a vector pair starting anywhere in a
 // block is one piece of memory. One zero block stands before the first and one after the last: a cell outside the
-// series reads zeros. Packed like this, no length makes channels collide in the cache, and a distance touches few pages.
+// series reads zeros. Packed like this, no length makes channels collide in the cache, and a distance touches few
+// pages.
 #pragma once
 #include <cstring>
 #include <utility>
@@ -49,7 +50,8 @@ template <class S> struct Head {
   // Head number `head` of all batch rows, from position `from` on.
   Head(const View& view, const Problem& p, int64_t head, int64_t from)
       : data(static_cast<S*>(view.data) + head / p.heads * view.batch + head % p.heads * view.head + from * view.row),
-        row(view.row), channel(view.channel) {}
+        row(view.row),
+        channel(view.channel) {}
   Head(S* first, int64_t row_stride, int64_t channel_stride) : data(first), row(row_stride), channel(channel_stride) {}
 };
 
@@ -148,7 +150,8 @@ void pack(const Packed<T>& packed, int64_t b, int64_t end, const Head<S>& source
   if (source.channel == 1 && source.row != 1)
     for (int64_t block = b; block < end; ++block)
       if (inside(block))
-        done = pack_squares(packed.block(block), packed.width, source.data + block * tile * source.row, source.row, factor);
+        done = pack_squares(packed.block(block), packed.width, source.data + block * tile * source.row, source.row,
+                            factor);
   for (int64_t c = 0; c < packed.width; ++c) {
     const S* const in = source.data + c * source.channel;
     for (int64_t block = b; block < end; ++block) {

@@ -1,5 +1,5 @@
-// Fresh memory in -> the same memory, asked to come in large pages. A first touch of 4 KiB costs the system more than the
-// kernel needs to fill it: 33 MB took 22 ms to touch, 4 ms in large pages.
+// Fresh memory in -> the same memory, asked to come in large pages. A first touch of 4 KiB costs the system more than
+// the kernel needs to fill it: 33 MB took 22 ms to touch, 4 ms in large pages.
 #pragma once
 #include <cstddef>
 #include <cstdint>

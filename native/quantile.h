@@ -1,4 +1,5 @@
-// Normal deviates and degrees of freedom -> quantiles of the Student-t law, by the surface that model/inverse_cdf.py describes.
+// Normal deviates and degrees of freedom -> quantiles of the Student-t law, by the surface that model/inverse_cdf.py
+// describes.
 #pragma once
 #include <algorithm>
 #include <cstring>

@@ -46,8 +46,9 @@ struct Pieces {
   }
 };
 
-// A team of threads, each with `bytes` of its own memory, all of which run `body(memory, number)`; or none of them does, if memory
-// is missing for one: a thread that failed alone would leave the others waiting for it in the body's loops.
+// A team of threads, each with `bytes` of its own memory, all of which run `body(memory, number)`; or none of them
+// does, if memory is missing for one: a thread that failed alone would leave the others waiting for it in the body's
+// loops.
 template <class Body> void team(int threads, size_t bytes, Body body) {
   bool failed = false;
 #pragma omp parallel num_threads(threads)
@@ -71,9 +72,9 @@ template <class Body> void team(int threads, size_t bytes, Body body) {
 
 constexpr int stretch = 16;  // blocks packed in one go
 
-// Work has: a constructor (problem, shared pieces, own pieces); enter(head), which returns whether its span differs from the
-// last one's; ready(head, differs), for whoever owns the shared pieces; prepare(head, from, to); `phases` passes
-// phase(n, head, block) that may run in any order of blocks once the pass before is complete; and whole(head).
+// Work has: a constructor (problem, shared pieces, own pieces); enter(head), which returns whether its span differs
+// from the last one's; ready(head, differs), for whoever owns the shared pieces; prepare(head, from, to); `phases`
+// passes phase(n, head, block) that may run in any order of blocks once the pass before is complete; and whole(head).
 // With at least as many heads as threads each thread takes whole heads; otherwise all threads share one head at a time.
 template <class Work> void run(const Problem& p) {
   const int64_t heads = p.batch * p.heads;
@@ -93,7 +94,8 @@ template <class Work> void run(const Problem& p) {
 #pragma omp single
         work.ready(head, differs);
 #pragma omp for schedule(static)
-        for (int64_t b = 0; b < blocks; b += stretch) work.prepare(head, b, b + stretch < blocks ? b + stretch : blocks);
+        for (int64_t b = 0; b < blocks; b += stretch)
+          work.prepare(head, b, b + stretch < blocks ? b + stretch : blocks);
         for (int n = 0; n < Work::phases; ++n) {
 #pragma omp for schedule(dynamic)
           for (int64_t b = 0; b < blocks; ++b) work.phase(n, head, b);

@@ -1,5 +1,5 @@
-// Vectors of the width this build is compiled for, with the few functions the kernel needs (2^x, log2 x, the dropout hash).
-// Written with compiler vector types, so that vectorisation never depends on the optimiser's mood.
+// Vectors of the width this build is compiled for, with the few functions the kernel needs (2^x, log2 x, the dropout
+// hash). Written with compiler vector types, so that vectorisation never depends on the optimiser's mood.
 #pragma once
 #include <cstdint>
 
@@ -37,7 +37,9 @@ template <class T> using Bits = typename Lanes<T>::Bits;
 template <class T> using Mask = typename Lanes<T>::Mask;
 template <class T> constexpr int lanes = LOGSPARSE_BYTES / sizeof(T);
 
-template <class T> LOGSPARSE_INLINE Vec<T> load(const T* p) { return *reinterpret_cast<const typename Lanes<T>::Loose*>(p); }
+template <class T> LOGSPARSE_INLINE Vec<T> load(const T* p) {
+  return *reinterpret_cast<const typename Lanes<T>::Loose*>(p);
+}
 template <class T> LOGSPARSE_INLINE void store(T* p, Vec<T> x) { *reinterpret_cast<typename Lanes<T>::Loose*>(p) = x; }
 // A vector that several products share: otherwise GCC makes its load part of each of them, and loads it as often.
 template <class V> LOGSPARSE_INLINE V in_register(V x) {

@@ -26,7 +26,9 @@ template <class T> struct Step {
   static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
   Step(const StepProblem& problem, Pieces& own)
-      : p(problem), new_room(round_up(p.new_count, pair)), value_room(round_up(p.value_width, pair)),
+      : p(problem),
+        new_room(round_up(p.new_count, pair)),
+        value_room(round_up(p.value_width, pair)),
         scale(T(1.4426950408889634074 / __builtin_sqrt(double(p.width)))),
         neighbours(p.old_count == 0 || p.old_cells[p.old_count - 1] - p.old_cells[0] == p.old_count - 1) {
     const int64_t room = round_up(p.old_count, pair);
@@ -129,7 +131,8 @@ template <class T> struct Step {
   T weigh(T* row) {
     const int64_t room = old_room + new_room;
     Vec<T> top = all<T>(lowest), other = top;
-    for (int64_t m = 0; m < room; m += pair) top = larger<T>(load(row + m), top), other = larger<T>(load(row + m + wide), other);
+    for (int64_t m = 0; m < room; m += pair)
+      top = larger<T>(load(row + m), top), other = larger<T>(load(row + m + wide), other);
     top = larger<T>(top, other);
     T highest = top[0];
     for (int i = 1; i < wide; ++i) highest = highest > top[i] ? highest : top[i];
@@ -144,7 +147,8 @@ template <class T> struct Step {
     return total;
   }
 
-  // sum[g] = weights of the history times its values. Two vectors of channels at a time keep the processor's adders busy.
+  // sum[g] = weights of the history times its values. Two vectors of channels at a time keep the processor's adders
+  // busy.
   template <int G> void mix(int64_t room) {
     for (int64_t e = 0; e < value_room; e += pair) {
       Vec<T> low[G] = {}, high[G] = {};
@@ -155,7 +159,8 @@ template <class T> struct Step {
           low[g] += weight * a, high[g] += weight * b;
         }
       }
-      for (int g = 0; g < G; ++g) store(&sum[g * value_room + e], low[g]), store(&sum[g * value_room + e + wide], high[g]);
+      for (int g = 0; g < G; ++g)
+        store(&sum[g * value_room + e], low[g]), store(&sum[g * value_room + e + wide], high[g]);
     }
   }
 

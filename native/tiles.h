@@ -47,30 +47,35 @@ LOGSPARSE_INLINE int64_t group_size(int64_t left) {
   return (left + groups - 1) / groups;
 }
 
-#define LOGSPARSE_EACH_GROUP(G, call)                                                         \
-  switch (G) {                                                                                \
-    case 1: call(1); break;                                                                   \
-    case 2: call(2); break;                                                                   \
-    case 3: call(3); break;                                                                   \
-    case 4: call(4); break;                                                                   \
-    case 5: call(5); break;                                                                   \
-    default: call(6); break;                                                                  \
+#define LOGSPARSE_EACH_GROUP(G, call) \
+  switch (G) {                        \
+    case 1: call(1); break;           \
+    case 2: call(2); break;           \
+    case 3: call(3); break;           \
+    case 4: call(4); break;           \
+    case 5: call(5); break;           \
+    default: call(6); break;          \
   }
 
 // Which cells a tile meets at distance s: position i of the tile and position start + sign * s + i of the other side.
-// Rows look back (sign -1, cells before 0 do not exist), keys look forward (sign 1, rows from `length` on do not exist).
+// Rows look back (sign -1, cells before 0 do not exist), keys look forward (sign 1, rows from `length` on do not
+// exist).
 struct Reach {
   int64_t start, length;
   int sign;
   template <class T> LOGSPARSE_INLINE int64_t begin(int64_t s) const {  // first pair with a cell in it
     return sign < 0 && s > start ? (s - start) / pair<T> * pair<T> : 0;
   }
-  LOGSPARSE_INLINE int64_t end(int64_t s) const { return sign > 0 && length - start - s < tile ? length - start - s : tile; }
+  LOGSPARSE_INLINE int64_t end(int64_t s) const {
+    return sign > 0 && length - start - s < tile ? length - start - s : tile;
+  }
 };
 
-// rows[m] = the products of the tile with distance m. Pairs without a cell in any distance of a group are left as they are.
+// rows[m] = the products of the tile with distance m. Pairs without a cell in any distance of a group are left as they
+// are.
 template <class T>
-void tile_dots(const T* a, const Packed<T>& other, Reach reach, const int64_t* distances, int64_t count, T* const* rows) {
+void tile_dots(const T* a, const Packed<T>& other, Reach reach, const int64_t* distances, int64_t count,
+               T* const* rows) {
   for (int64_t m = 0, size; m < count; m += size) {
     size = group_size(count - m);
     for (int64_t i = reach.begin<T>(distances[m]); i < reach.end(distances[m]); i += pair<T>) {
