@@ -3,8 +3,8 @@
 // numbers, so that tiles need not wait for each other, and a path's result does not depend on its neighbours.
 #pragma once
 #include <algorithm>
-#include <cmath>
 
+#include "norm.h"
 #include "packed.h"
 #include "product.h"
 #include "scratch.h"
@@ -46,17 +46,9 @@ template <class T> struct Advance {
 
   void norm(const T* from, T* out, const void* gain, const void* shift) {
     for (int64_t i = 0; i < columns; i += w) {
-      Vec<T> sum{}, square{};
-      for (int64_t c = 0; c < p.width; ++c) sum += load(from + c * tile + i);
-      const Vec<T> mean = sum / T(p.width);
-      for (int64_t c = 0; c < p.width; ++c) {
-        const Vec<T> off = load(from + c * tile + i) - mean;
-        square += off * off;
-      }
-      Vec<T> factor = square / T(p.width) + T(p.epsilon);
-      for (int lane = 0; lane < w; ++lane) factor[lane] = T(1) / std::sqrt(factor[lane]);
+      const ColumnNorm<T> normal(from + i, tile, p.width, p.epsilon);
       for (int64_t c = 0; c < p.width; ++c)
-        store(out + c * tile + i, (load(from + c * tile + i) - mean) * factor * at(gain)[c] + at(shift)[c]);
+        store(out + c * tile + i, normal(load(from + c * tile + i), at(gain)[c], at(shift)[c]));
     }
   }
 

@@ -31,13 +31,13 @@ template <class S, class T> struct Backward : HeadPass<T> {
   Backward(const Problem& problem, Pieces& shared, Pieces& own)
       : HeadPass<T>(problem), scale(T(1 / __builtin_sqrt(double(p.width)))) {
     const int64_t blocks = (p.length + tile - 1) / tile;
-    q = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
-    k = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
-    v = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
-    grad = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
+    q = Packed<T>::take(shared, blocks, p.width);
+    k = Packed<T>::take(shared, blocks, p.width);
+    v = Packed<T>::take(shared, blocks, p.value_width);
+    grad = Packed<T>::take(shared, blocks, p.value_width);
     lse = shared.take<T>((blocks + 2) * tile), delta = shared.take<T>((blocks + 2) * tile);
-    sum_width = {own.take<T>(Packed<T>::size(1, p.width)), p.width};
-    sum_value = {own.take<T>(Packed<T>::size(1, p.value_width)), p.value_width};
+    sum_width = Packed<T>::take(own, 1, p.width);
+    sum_value = Packed<T>::take(own, 1, p.value_width);
     const int64_t packed_size = 2 * Packed<T>::size(blocks, p.width + p.value_width);
     int64_t ring_size = 0;
     for (int64_t m = 0; m < p.distance_count; ++m) ring_size += 2 * (ring(p.distances[m]) + 1) * tile;
@@ -57,15 +57,11 @@ template <class S, class T> struct Backward : HeadPass<T> {
       for (const Packed<T>& packed : {q, k, v, grad}) clear_ends(packed, span.blocks);
       for (int64_t i = 0; i < (span.blocks + 2) * tile; ++i) lse[i] = never, delta[i] = 0;
     }
-    clear_rows(Head<S>(p.grad_q, p, head, 0), p.width, span.begin);
-    clear_rows(Head<S>(p.grad_k, p, head, 0), p.width, span.begin);
-    clear_rows(Head<S>(p.grad_v, p, head, 0), p.value_width, span.begin);
+    this->template clear_gradients<S>(head, span.begin);
   }
 
   void prepare(int64_t head, int64_t b, int64_t end) {
-    pack(q, b, end, Head<S>(p.q, p, head, span.begin), 0, span.length, T(scale * log2_e));
-    pack(k, b, end, Head<S>(p.k, p, head, span.begin), 0, span.length, T(1));
-    pack(v, b, end, Head<S>(p.v, p, head, span.begin), 0, span.length, T(1));
+    this->template pack_inputs<S>(q, k, v, head, b, end, T(scale * log2_e));
     pack(grad, b, end, Head<S>(p.grad_out, p, head, span.begin), span.first_row, span.length, T(1));
     const T* kept = this->lse_of(head);
     for (int64_t l = b * tile; l < end * tile && l < span.length; ++l)

@@ -9,9 +9,9 @@
 // second cache, are then fetched once for all of them. Gradients of weights are summed per thread, in a fixed order.
 #pragma once
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
+#include "norm.h"
 #include "product.h"
 #include "scratch.h"
 
@@ -98,21 +98,13 @@ template <class T> struct Convolve {
     const T *const gain = static_cast<const T*>(p.gain), *const shift = static_cast<const T*>(p.shift);
     if (span.raw != nullptr) std::memcpy(span.raw, span.rows, p.width * room * sizeof(T));
     for (int64_t i = 0; i < room; i += lanes<T>) {
-      Vec<T> sum{}, square{};
-      for (int64_t c = 0; c < p.width; ++c) sum += load(span.rows + c * room + i);
-      const Vec<T> middle = sum / T(p.width);
-      for (int64_t c = 0; c < p.width; ++c) {
-        const Vec<T> off = load(span.rows + c * room + i) - middle;
-        square += off * off;
-      }
-      Vec<T> factor = square / T(p.width) + T(p.epsilon);
-      for (int lane = 0; lane < lanes<T>; ++lane) factor[lane] = T(1) / std::sqrt(factor[lane]);
-      store(span.mean + i, middle), store(span.scale + i, factor);
+      const ColumnNorm<T> normal(span.rows + i, room, p.width, p.epsilon);
+      store(span.mean + i, normal.mean), store(span.scale + i, normal.scale);
       const Vec<T> place = iota<T>(T(i));
       const Mask<T> real = (place >= all<T>(T(first))) & (place < all<T>(T(count)));
       for (int64_t c = 0; c < p.width; ++c) {
         T* const at = span.rows + c * room + i;
-        store(at, real ? (load(at) - middle) * factor * gain[c] + shift[c] : Vec<T>{});
+        store(at, real ? normal(load(at), gain[c], shift[c]) : Vec<T>{});
       }
     }
   }
@@ -226,19 +218,6 @@ template <class T> struct Convolve {
     }
   }
 };
-
-template <class T> void run_convolve(const ConvolveProblem& p, bool backward) {
-  Pieces count;
-  const int64_t tasks = Convolve<T>(p, count, backward).tasks();
-  team(p.threads, count.used, [&](char* memory, int thread) {
-    Pieces own{memory};
-    Convolve<T> work(p, own, backward);
-    T* const sums = backward ? static_cast<T*>(p.sums) + thread * p.sums_size : nullptr;
-    // A fixed share for each thread: the same sums in the same order, run after run.
-#pragma omp for schedule(static)
-    for (int64_t task = 0; task < tasks; ++task) backward ? work.backward(task, sums) : work.forward(task);
-  });
-}
 
 }  // namespace LOGSPARSE_ISA
 }  // namespace logsparse

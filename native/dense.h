@@ -71,12 +71,11 @@ template <class S, class T> struct DenseBackward : HeadPass<T> {
   DenseBackward(const Problem& problem, Pieces& shared, Pieces& own)
       : HeadPass<T>(problem), scale(T(1 / __builtin_sqrt(double(p.width)))) {
     const int64_t blocks = (p.length + tile - 1) / tile;
-    for (Packed<T>* packed : {&q, &k, &grad_q}) *packed = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
-    for (Packed<T>* packed : {&v, &grad})
-      *packed = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
+    for (Packed<T>* packed : {&q, &k, &grad_q}) *packed = Packed<T>::take(shared, blocks, p.width);
+    for (Packed<T>* packed : {&v, &grad}) *packed = Packed<T>::take(shared, blocks, p.value_width);
     lse = shared.take<T>(blocks * tile), delta = shared.take<T>(blocks * tile);
-    for (Packed<T>* packed : {&sum_q, &sum_k}) *packed = {own.take<T>(Packed<T>::size(1, p.width)), p.width};
-    sum_v = {own.take<T>(Packed<T>::size(1, p.value_width)), p.value_width};
+    for (Packed<T>* packed : {&sum_q, &sum_k}) *packed = Packed<T>::take(own, 1, p.width);
+    sum_v = Packed<T>::take(own, 1, p.value_width);
     weights = own.take<T>(tile * tile), slopes = own.take<T>(tile * tile), turned = own.take<T>(tile * tile);
   }
 
@@ -86,15 +85,11 @@ template <class S, class T> struct DenseBackward : HeadPass<T> {
       for (int64_t i = 0; i < span.blocks * tile; ++i) lse[i] = never, delta[i] = 0;
     }
     if (p.accumulate) return;
-    clear_rows(Head<S>(p.grad_q, p, head, 0), p.width, span.begin);
-    clear_rows(Head<S>(p.grad_k, p, head, 0), p.width, span.begin);
-    clear_rows(Head<S>(p.grad_v, p, head, 0), p.value_width, span.begin);
+    this->template clear_gradients<S>(head, span.begin);
   }
 
   void prepare(int64_t head, int64_t b, int64_t end) {
-    pack(q, b, end, Head<S>(p.q, p, head, span.begin), 0, span.length, T(scale * log2_e));
-    pack(k, b, end, Head<S>(p.k, p, head, span.begin), 0, span.length, T(1));
-    pack(v, b, end, Head<S>(p.v, p, head, span.begin), 0, span.length, T(1));
+    this->template pack_inputs<S>(q, k, v, head, b, end, T(scale * log2_e));
     const Head<S> grads(p.grad_out, p, head, span.begin), outs(p.out, p, head, span.begin);
     pack(grad, b, end, grads, 0, span.length, T(1));
     const T* const kept = this->lse_of(head);

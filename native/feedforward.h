@@ -8,6 +8,7 @@
 #pragma once
 #include <cstring>
 
+#include "norm.h"
 #include "packed.h"
 #include "product.h"
 #include "scratch.h"
@@ -36,6 +37,8 @@ template <class T> struct FeedForward {
     turned = own.take<T>(tile * p.width_room());
   }
 
+  int64_t tasks() const { return p.batch * tiles; }
+
   const T* weights(const void* data) const { return static_cast<const T*>(data); }
 
   // A tile of a (batch, position, channel) tensor, channel-first; positions that are not there are zeros.
@@ -62,19 +65,10 @@ template <class T> struct FeedForward {
   // block -> (block - mean) * scale, both kept per position, and that times gain plus shift.
   void norm(const T* block, T* out, T* mean, T* scale, const void* gain, const void* shift) {
     for (int i = 0; i < tile; i += w) {
-      Vec<T> sum{}, square{};
-      for (int64_t c = 0; c < p.width; ++c) sum += load(block + c * stride + i);
-      const Vec<T> middle = sum / T(p.width);
-      for (int64_t c = 0; c < p.width; ++c) {
-        const Vec<T> off = load(block + c * stride + i) - middle;
-        square += off * off;
-      }
-      Vec<T> factor = square / T(p.width) + T(p.epsilon);
-      for (int lane = 0; lane < w; ++lane) factor[lane] = T(1) / std::sqrt(factor[lane]);
-      store(mean + i, middle), store(scale + i, factor);
+      const ColumnNorm<T> normal(block + i, stride, p.width, p.epsilon);
+      store(mean + i, normal.mean), store(scale + i, normal.scale);
       for (int64_t c = 0; c < p.width; ++c)
-        store(out + c * stride + i,
-              (load(block + c * stride + i) - middle) * factor * weights(gain)[c] + weights(shift)[c]);
+        store(out + c * stride + i, normal(load(block + c * stride + i), weights(gain)[c], weights(shift)[c]));
     }
   }
 
@@ -209,19 +203,6 @@ template <class T> struct FeedForward {
              Terms<T>{turned, tile, p.width_room(), 1});
   }
 };
-
-template <class T> void run_feed_forward(const FeedForwardProblem& p, bool backward) {
-  Pieces count;
-  const int64_t tasks = p.batch * FeedForward<T>(p, count, backward).tiles;
-  team(p.threads, count.used, [&](char* memory, int thread) {
-    Pieces own{memory};
-    FeedForward<T> work(p, own, backward);
-    T* const sums = backward ? static_cast<T*>(p.sums) + thread * p.sums_size : nullptr;
-    // A fixed share for each thread: the same sums in the same order, run after run.
-#pragma omp for schedule(static)
-    for (int64_t task = 0; task < tasks; ++task) backward ? work.backward(task, sums) : work.forward(task);
-  });
-}
 
 }  // namespace LOGSPARSE_ISA
 }  // namespace logsparse

@@ -53,8 +53,8 @@ template <class S, class T> struct FoldedForward : Fold<T> {
   FoldedForward(const Problem& problem, Pieces& shared, Pieces& own)
       : Fold<T>(problem, own), scale(T(log2_e / __builtin_sqrt(double(p.width)))) {
     const int64_t blocks = (p.length + tile - 1) / tile;
-    for (Packed<T>* packed : {&q, &k}) *packed = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
-    v = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
+    for (Packed<T>* packed : {&q, &k}) *packed = Packed<T>::take(shared, blocks, p.width);
+    v = Packed<T>::take(shared, blocks, p.value_width);
     row = own.take<T>(fold_rows * p.width * w), sum = own.take<T>(fold_rows * p.value_width * w);
     scores = own.take<T>(this->room());
     maximum = own.take<T>(fold_rows * w), total = own.take<T>(fold_rows * w);
@@ -63,17 +63,10 @@ template <class S, class T> struct FoldedForward : Fold<T> {
   void ready(int64_t head, bool differs) {
     if (differs)
       for (const Packed<T>& packed : {q, k, v}) clear_ends(packed, span.blocks);
-    if (span.begin > p.first_row) {
-      clear_rows(Head<S>(p.out, p, head, p.first_row), p.value_width, span.begin - p.first_row);
-      std::memset(this->lse_of(head) + p.first_row - span.begin, 0, (span.begin - p.first_row) * sizeof(T));
-    }
+    this->template clear_padding<S>(head);
   }
 
-  void prepare(int64_t head, int64_t b, int64_t end) {
-    pack(q, b, end, Head<S>(p.q, p, head, span.begin), 0, span.length, scale);
-    pack(k, b, end, Head<S>(p.k, p, head, span.begin), 0, span.length, T(1));
-    pack(v, b, end, Head<S>(p.v, p, head, span.begin), 0, span.length, T(1));
-  }
+  void prepare(int64_t head, int64_t b, int64_t end) { this->template pack_inputs<S>(q, k, v, head, b, end, scale); }
 
   void whole(int64_t head) {
     prepare(head, 0, span.blocks);
@@ -153,9 +146,8 @@ template <class S, class T> struct FoldedBackward : Fold<T> {
   FoldedBackward(const Problem& problem, Pieces& shared, Pieces& own)
       : Fold<T>(problem, own), scale(T(1 / __builtin_sqrt(double(p.width)))) {
     const int64_t blocks = (p.length + tile - 1) / tile;
-    for (Packed<T>* packed : {&q, &k, &sum_k}) *packed = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
-    for (Packed<T>* packed : {&v, &grad, &sum_v})
-      *packed = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
+    for (Packed<T>* packed : {&q, &k, &sum_k}) *packed = Packed<T>::take(shared, blocks, p.width);
+    for (Packed<T>* packed : {&v, &grad, &sum_v}) *packed = Packed<T>::take(shared, blocks, p.value_width);
     lse = own.take<T>((blocks + 1) * tile), delta = own.take<T>((blocks + 1) * tile);
     row = own.take<T>(fold_rows * p.width * w), grad_row = own.take<T>(fold_rows * p.value_width * w);
     weights = own.take<T>(this->room()), slopes = own.take<T>(this->room());
@@ -168,17 +160,13 @@ template <class S, class T> struct FoldedBackward : Fold<T> {
       for (int64_t i = 0; i < (span.blocks + 1) * tile; ++i) lse[i] = never, delta[i] = 0;
     }
     // Rows that others compute add to what stands here.
-    clear_rows(Head<S>(p.grad_q, p, head, 0), p.width, span.begin + span.first_row);
-    clear_rows(Head<S>(p.grad_k, p, head, 0), p.width, span.begin);
-    clear_rows(Head<S>(p.grad_v, p, head, 0), p.value_width, span.begin);
+    this->template clear_gradients<S>(head, span.begin + span.first_row);
   }
   void prepare(int64_t, int64_t, int64_t) {}
   void phase(int, int64_t, int64_t) {}
 
   void pack_all(int64_t head) {
-    pack(q, 0, span.blocks, Head<S>(p.q, p, head, span.begin), 0, span.length, T(scale * log2_e));
-    pack(k, 0, span.blocks, Head<S>(p.k, p, head, span.begin), 0, span.length, T(1));
-    pack(v, 0, span.blocks, Head<S>(p.v, p, head, span.begin), 0, span.length, T(1));
+    this->template pack_inputs<S>(q, k, v, head, 0, span.blocks, T(scale * log2_e));
     pack(grad, 0, span.blocks, Head<S>(p.grad_out, p, head, span.begin), span.first_row, span.length, T(1));
     pack(sum_v, 0, span.blocks, Head<S>(p.out, p, head, span.begin), span.first_row, span.length, T(1));
     for (int64_t l = span.first_row; l < span.length; ++l) lse[l] = this->lse_of(head)[l];

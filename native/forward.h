@@ -29,20 +29,17 @@ template <class S, class T, template <class> class Cells> struct Forward : HeadP
   Forward(const Problem& problem, Pieces& shared, Pieces& own)
       : HeadPass<T>(problem), scale(T(log2_e / __builtin_sqrt(double(p.width)))) {
     const int64_t blocks = (p.length + tile - 1) / tile;
-    k = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
-    v = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
-    q = {own.take<T>(Packed<T>::size(stretch, p.width)), p.width};
-    sum = {own.take<T>(Packed<T>::size(1, p.value_width)), p.value_width};
+    k = Packed<T>::take(shared, blocks, p.width);
+    v = Packed<T>::take(shared, blocks, p.value_width);
+    q = Packed<T>::take(own, stretch, p.width);
+    sum = Packed<T>::take(own, 1, p.value_width);
     scores = own.take<T>(Cells<T>::chunk * tile);
     maximum = own.take<T>(tile), total = own.take<T>(tile), rescale = own.take<T>(tile);
   }
 
   void ready(int64_t head, bool differs) {
     if (differs) clear_ends(k, span.blocks), clear_ends(v, span.blocks);
-    if (span.begin > p.first_row) {
-      clear_rows(Head<S>(p.out, p, head, p.first_row), p.value_width, span.begin - p.first_row);
-      std::memset(this->lse_of(head) + p.first_row - span.begin, 0, (span.begin - p.first_row) * sizeof(T));
-    }
+    this->template clear_padding<S>(head);
   }
 
   void prepare(int64_t head, int64_t b, int64_t end) {

@@ -43,6 +43,29 @@ template <class T> struct HeadPass {
 
   // Log-sum-exp of the rows of the span.
   T* lse_of(int64_t head) const { return static_cast<T*>(p.lse) + head * p.lse_head + span.begin; }
+
+  // Blocks [b, end) of the head's q, times `factor`, k and v.
+  template <class S>
+  void pack_inputs(const Packed<T>& q, const Packed<T>& k, const Packed<T>& v, int64_t head, int64_t b, int64_t end,
+                   T factor) const {
+    pack(q, b, end, Head<S>(p.q, p, head, span.begin), 0, span.length, factor);
+    pack(k, b, end, Head<S>(p.k, p, head, span.begin), 0, span.length, T(1));
+    pack(v, b, end, Head<S>(p.v, p, head, span.begin), 0, span.length, T(1));
+  }
+
+  // Zeros for the padded rows of the result and of its log-sum-exp.
+  template <class S> void clear_padding(int64_t head) const {
+    if (span.begin <= p.first_row) return;
+    clear_rows(Head<S>(p.out, p, head, p.first_row), p.value_width, span.begin - p.first_row);
+    std::memset(lse_of(head) + p.first_row - span.begin, 0, (span.begin - p.first_row) * sizeof(T));
+  }
+
+  // Zeros for the first `query_rows` rows of the gradient of q, and for the padded rows of those of k and v.
+  template <class S> void clear_gradients(int64_t head, int64_t query_rows) const {
+    clear_rows(Head<S>(p.grad_q, p, head, 0), p.width, query_rows);
+    clear_rows(Head<S>(p.grad_k, p, head, 0), p.width, span.begin);
+    clear_rows(Head<S>(p.grad_v, p, head, 0), p.value_width, span.begin);
+  }
 };
 
 }  // namespace LOGSPARSE_ISA

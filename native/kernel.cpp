@@ -57,14 +57,14 @@ void backward(const Problem& p) {
   dispatch<DenseBackward>(dense);
 }
 
+template <template <class> class Work, class P> void run_typed(const P& p, bool backward) {
+  p.type == Type::float64 ? run_layer<Work, double>(p, backward) : run_layer<Work, float>(p, backward);
+}
+
 void step(const StepProblem& p) { p.type == Type::float64 ? run_step<double>(p) : run_step<float>(p); }
 void advance(const AdvanceProblem& p) { p.type == Type::float64 ? run_advance<double>(p) : run_advance<float>(p); }
-void convolve(const ConvolveProblem& p, bool with_gradient) {
-  p.type == Type::float64 ? run_convolve<double>(p, with_gradient) : run_convolve<float>(p, with_gradient);
-}
-void feed_forward(const FeedForwardProblem& p, bool with_gradient) {
-  p.type == Type::float64 ? run_feed_forward<double>(p, with_gradient) : run_feed_forward<float>(p, with_gradient);
-}
+void convolve(const ConvolveProblem& p, bool with_gradient) { run_typed<Convolve>(p, with_gradient); }
+void feed_forward(const FeedForwardProblem& p, bool with_gradient) { run_typed<FeedForward>(p, with_gradient); }
 
 void student_t(const StudentTProblem& p) { StudentT{p}.run(); }
 

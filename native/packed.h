@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "problem.h"
+#include "scratch.h"
 #include "simd.h"
 
 namespace logsparse {
@@ -58,6 +59,9 @@ template <class S> struct Head {
 template <class T> struct Packed {
   T* data;
   int64_t width;
+  static Packed take(Pieces& pieces, int64_t blocks, int64_t width) {
+    return {pieces.take<T>(size(blocks, width)), width};
+  }
   int64_t block_size() const { return width * row_stride<T>; }
   static int64_t size(int64_t blocks, int64_t width) { return (blocks + 2) * width * row_stride<T>; }
   T* block(int64_t b) const { return data + (b + 1) * block_size(); }

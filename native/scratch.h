@@ -70,6 +70,21 @@ template <class Body> void team(int threads, size_t bytes, Body body) {
   if (failed) throw std::bad_alloc();
 }
 
+// Work has: a constructor (problem, own pieces, backward), tasks(), forward(task) and backward(task, sums), where sums
+// are the thread's own gradients of the weights.
+template <template <class> class Work, class T, class P> void run_layer(const P& p, bool backward) {
+  Pieces count;
+  const int64_t tasks = Work<T>(p, count, backward).tasks();
+  team(p.threads, count.used, [&](char* memory, int thread) {
+    Pieces own{memory};
+    Work<T> work(p, own, backward);
+    T* const sums = backward ? static_cast<T*>(p.sums) + thread * p.sums_size : nullptr;
+    // A fixed share for each thread: the same sums in the same order, run after run.
+#pragma omp for schedule(static)
+    for (int64_t task = 0; task < tasks; ++task) backward ? work.backward(task, sums) : work.forward(task);
+  });
+}
+
 constexpr int stretch = 16;  // blocks packed in one go
 
 // Work has: a constructor (problem, shared pieces, own pieces); enter(head), which returns whether its span differs
