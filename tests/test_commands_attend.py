@@ -53,14 +53,14 @@ def test_the_matrix_of_another_history_is_drawn(place: Path, tmp_path: Path) -> 
     [
         (
             ["model", "--series", "77"],
-            "a series that is there. Got '77'. Hint: did you mean '7'?",
+            "a series in the data. Got '77'. Hint: did you mean '7'?",
         ),
-        (["model", "--layer", 4], "layer must be one of the 1 there are"),
-        (["model", "--head", 2], "head must be one of the 2 there are"),
+        (["model", "--layer", 4], "layer must be 0 to 0"),
+        (["model", "--head", 2], "head must be 0 to 1"),
         (["model", "--step", 6], "step must be a step of the horizon, 0 to 5"),
         (
             ["naive"],
-            "a model that has some. Got SeasonalNaive. Hint: fit one with `logsparse fit`.",
+            "Only a model with attention can show it. Got SeasonalNaive. Hint: fit one with `logsparse fit`.",
         ),
         (["model", "-o", "x.gif"], "A picture is written as svg, png or pdf. Got x.gif."),
         (["model", "-o", "/proc/x.svg"], "The result must be writable."),
