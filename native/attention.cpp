@@ -1,5 +1,4 @@
-// Binding: plain integers from Python (addresses, strides, sizes) -> one Problem -> the best kernel the processor can
-// run.
+// Binding: plain integers from Python (addresses, strides, sizes) -> a Problem -> the best kernel for this processor.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/pair.h>
@@ -56,7 +55,7 @@ static Level chosen = available.back();
 
 static View view(const Tensor& t) { return {reinterpret_cast<void*>(t[0]), t[1], t[2], t[3], t[4]}; }
 
-// A result, new and dense, of so many rows and channels.
+// A newly allocated, dense result.
 static View fresh(const Tensor& t, const Problem& p, int64_t rows, int64_t channels) {
   const int64_t bytes = p.type == Type::float64 ? 8 : p.type == Type::float32 ? 4 : 2;
   ask_for_large_pages(reinterpret_cast<void*>(t[0]), size_t(p.batch * p.heads * rows * channels * bytes));
@@ -113,7 +112,7 @@ static void step(const Tensor& q, const std::array<int64_t, 6>& dense, const std
 }
 
 // Sizes in the order of AdvanceProblem from type to threads; whole: addresses of starts, projection, last norm, output,
-// mix, x and out; a block: addresses in the order of AdvanceBlock. 0 where there is none.
+// mix, x and out; a block: addresses in the order of AdvanceBlock; 0 if absent.
 static void advance(const std::array<int64_t, 16>& sizes, double epsilon, const std::array<int64_t, 11>& whole,
                     const std::vector<std::array<int64_t, 21>>& given,
                     const std::vector<std::pair<Distances, Distances>>& cells) {
@@ -243,7 +242,7 @@ static void use(const std::string& name) {
       chosen = level;
       return;
     }
-  throw std::invalid_argument("no such instruction set here: " + name);
+  throw std::invalid_argument("unknown instruction set: " + name);
 }
 
 NB_MODULE(_native, m) {
@@ -256,9 +255,10 @@ NB_MODULE(_native, m) {
         nb::arg("starts"), nb::arg("seed"), nb::arg("dropout"),
         "Fill the gradients (the last three tensors) from q, k, v, out, grad_out and lse.");
   m.def("step", &step, nb::arg("q"), nb::arg("dense"), nb::arg("sizes"), nb::arg("old_cells"), nb::arg("new_cells"),
-        "Fill out (the fifth of the dense ones) from q, the history's k and v, and the steps' own.");
+        "Fill out (the fifth dense address) from q and the keys and values of history and steps.");
   m.def("advance", &advance, nb::arg("sizes"), nb::arg("epsilon"), nb::arg("whole"), nb::arg("blocks"),
-        nb::arg("cells"), "Fill out from the inputs of one more position of every path; the blocks' memory moves on.");
+        nb::arg("cells"),
+        "Fill out from the inputs of one more position of every path; updates the memory of the blocks.");
   m.def("convolve", &convolve, nb::arg("x"), nb::arg("sizes"), nb::arg("starts"), nb::arg("norm"), nb::arg("epsilon"),
         nb::arg("parts"), "Fill out of each part with a causal convolution of x.");
   m.def("convolve_backward", &convolve_backward, nb::arg("x"), nb::arg("sizes"), nb::arg("starts"), nb::arg("norm"),
@@ -268,9 +268,9 @@ NB_MODULE(_native, m) {
         nb::arg("sums"), nb::arg("sums_size"),
         "Fill out (the fifth tensor), or grad_x and grad_gathered from grad_out, and add to sums.");
   m.def("keep", &keep, nb::arg("type"), nb::arg("state"), nb::arg("out"), nb::arg("count"), nb::arg("share"),
-        nb::arg("factor"), "Fill out with what dropout multiplies with; state, of torch's generator, moves on.");
+        nb::arg("factor"), "Fill out with dropout factors; advances the state of torch's generator.");
   m.def("student_t", &student_t, nb::arg("count"), nb::arg("dense"), nb::arg("polynomials"), nb::arg("bounds"),
-        "Fill the third of the dense ones with quantiles at the deviates.");
+        "Fill the third dense address with quantiles at the deviates.");
   m.def(
       "levels",
       [] {
@@ -278,7 +278,7 @@ NB_MODULE(_native, m) {
         for (const Level& level : available) names.emplace_back(level.name);
         return names;
       },
-      "Instruction sets that were built and that this processor runs, best last.");
+      "Instruction sets that this processor runs, best last.");
   m.def("level", [] { return std::string(chosen.name); }, "The instruction set in use.");
-  m.def("use", &use, nb::arg("name"), "Choose an instruction set: for tests and measurements.");
+  m.def("use", &use, nb::arg("name"), "Select an instruction set, for tests and benchmarks.");
 }

@@ -1,6 +1,6 @@
-// A stream x and what the heads gathered -> the stream after a block: merge of the heads, residual, norm, feed-forward,
-// residual, norm; and the gradients of all that. Each position by itself, so that a tile of positions goes through
-// every step while it is in the cache; the backward pass computes the tile anew, and keeps nothing between the passes.
+// The residual stream x and the results of the heads -> the stream after a block: merge of the heads, residual, norm,
+// feed-forward, residual, norm; and the gradients. Positions are independent: a tile of them passes through every step
+// while it is in the cache. The backward pass recomputes the tile; nothing is kept between the passes.
 //
 //   sum = x + keep_merged * (merge . gathered + merge_bias)      normed = norm(sum)
 //   hidden = relu(widen . normed + widen_bias)
@@ -20,10 +20,10 @@ template <class T> struct FeedForward {
   static constexpr int w = lanes<T>;
   static constexpr int64_t stride = row_stride<T>;
   const FeedForwardProblem& p;
-  const int64_t tiles;  // of a batch row
+  const int64_t tiles;  // per batch row
   T *x, *gathered, *normed, *hidden, *fed, *keep_merged, *keep_fed, *first_mean, *first_scale, *last_mean, *last_scale;
   T *grad, *grad_sum, *grad_normed, *grad_hidden, *turned;
-  int64_t columns = 0;  // positions of the tile that are there
+  int64_t columns = 0;  // positions of the tile within the sequence
 
   FeedForward(const FeedForwardProblem& problem, Pieces& own, bool backward)
       : p(problem), tiles((p.length + tile - 1) / tile) {
@@ -41,7 +41,7 @@ template <class T> struct FeedForward {
 
   const T* weights(const void* data) const { return static_cast<const T*>(data); }
 
-  // A tile of a (batch, position, channel) tensor, channel-first; positions that are not there are zeros.
+  // A tile of a (batch, position, channel) tensor, channel-first; positions after the end are zeros.
   void fetch(T* block, const View& view, int64_t width, int64_t batch, int64_t start) {
     pack(Packed<T>{block - width * stride, width}, 0, 1, at(view, batch, start), 0, columns, T(1));
   }
@@ -62,7 +62,7 @@ template <class T> struct FeedForward {
   }
   void clear(T* block, int64_t width) { std::memset(block, 0, width * stride * sizeof(T)); }
 
-  // block -> (block - mean) * scale, both kept per position, and that times gain plus shift.
+  // out = (block - mean) * scale * gain + shift; mean and scale are kept per position.
   void norm(const T* block, T* out, T* mean, T* scale, const void* gain, const void* shift) {
     for (int i = 0; i < tile; i += w) {
       const ColumnNorm<T> normal(block + i, stride, p.width, p.epsilon);
@@ -77,7 +77,7 @@ template <class T> struct FeedForward {
     columns = p.length - start < tile ? p.length - start : tile;
     fetch(x, p.x, p.width, batch, start);
     fetch(gathered, p.gathered, p.inner, batch, start);
-    T* const merged = fed;  // free until then
+    T* const merged = fed;  // unused until the feed-forward
     apply(merged, p.width, {weights(p.merge), 1, p.inner}, gathered, p.inner, p.merge_bias);
     const bool drops = p.keep_merged.data != nullptr;
     if (drops) fetch(keep_merged, p.keep_merged, p.width, batch, start);
@@ -117,12 +117,12 @@ template <class T> struct FeedForward {
     T* const rows = narrow_sums + p.wide * room;  // vectors of `room`: see FeedForwardProblem
     fetch(grad, p.grad_out, p.width, batch, start);
     if (!p.pre) {
-      // Of the last norm only its statistics are needed.
+      // Only the statistics of the last norm are needed.
       feed();
       norm(fed, grad_normed, last_mean, last_scale, p.last_gain, p.last_shift);
       norm_backward(grad, fed, last_mean, last_scale, p.last_gain, rows + 4 * room, rows + 5 * room);
     }
-    // grad is that of the stream before the last norm: the residual's, and, where kept, the feed-forward's.
+    // grad is now that of the stream before the last norm: of the residual and, times keep_fed, of the feed-forward.
     T* const of_fed = grad_sum;
     kept_gradient(of_fed, grad, p.keep_fed, keep_fed);
     row_sums(of_fed, p.width, rows + 1 * room);
@@ -160,7 +160,7 @@ template <class T> struct FeedForward {
          [&](int64_t, int64_t i) { store(out + i, kept.data ? load(of + i) * load(keep + i) : load(of + i)); });
   }
 
-  // Gradient of a norm's result -> of its input, in place; those of gain and shift are added up.
+  // Turns the gradient of the result of a norm into that of its input, in place; adds up those of gain and shift.
   void norm_backward(T* of, const T* input, const T* mean, const T* scale, const void* gain, T* gain_sums,
                      T* shift_sums) {
     for (int64_t c = 0; c < p.width; ++c) {
@@ -194,10 +194,10 @@ template <class T> struct FeedForward {
     }
   }
 
-  // Positions one after the other, so that each is a row of vectors.
+  // To position-major: each position becomes a row of vectors.
   void turn(const T* block) { LOGSPARSE_ISA::turn(block, stride, turned, p.width_room(), p.width, tile); }
 
-  // sums[r][c] += sum over positions of rows[r] times what was turned.
+  // sums[r][c] += sum over positions of rows[r] * turned[c].
   void outer(T* sums, const T* rows, int64_t count) {
     multiply(sums, p.width_room(), count, p.width, Factors<T>{rows, 1, stride},
              Terms<T>{turned, tile, p.width_room(), 1});

@@ -1,6 +1,5 @@
 // q, k, v -> out and log-sum-exp, and with the gradient of out -> gradients of q, k, v, over a pattern that repeats:
-// one vector of residues after the other, blocks of rows, pieces of keys (fold.h). Threads that share a head have no
-// backward pass here.
+// vectors of residues, blocks of rows, pieces of keys (fold.h). The backward pass needs a head per thread.
 #pragma once
 #include <type_traits>
 
@@ -45,7 +44,7 @@ template <class S, class T> struct FoldedForward : Fold<T> {
   using Fold<T>::w;
   using Fold<T>::rows;
   static constexpr int phases = 1;
-  static constexpr T lowest = T(-1e30);  // finite: a row's running maximum before its first cell
+  static constexpr T lowest = T(-1e30);  // running maximum of a row before its first cell; finite
   Packed<T> q, k, v;
   T *row, *scores, *sum, *maximum, *total;
   const T scale;
@@ -93,7 +92,7 @@ template <class S, class T> struct FoldedForward : Fold<T> {
     });
   }
 
-  // Scores of a piece become weights relative to the running maximum; sums so far shrink accordingly.
+  // Turns the scores of a piece into weights relative to the running maximum; rescales the sums so far.
   void softmax() {
     for (int64_t r = 0; r < rows; ++r) {
       const Vec<T> before = load(maximum + r * w);
@@ -130,7 +129,7 @@ template <class S, class T> struct FoldedForward : Fold<T> {
   }
 };
 
-// A thread has a head of its own: keys get their gradients where they stand, vector by vector.
+// Each thread has a head of its own: gradients of keys are accumulated in place, vector by vector.
 template <class S, class T> struct FoldedBackward : Fold<T> {
   using Fold<T>::p;
   using Fold<T>::span;
@@ -138,7 +137,7 @@ template <class S, class T> struct FoldedBackward : Fold<T> {
   using Fold<T>::w;
   using Fold<T>::rows;
   static constexpr int phases = 0;
-  static constexpr T never = T(1e30);  // log-sum-exp of a row that is not ours: its weights become exactly 0
+  static constexpr T never = T(1e30);  // log-sum-exp of a row outside this pass: its weights become exactly 0
   Packed<T> q, k, v, grad, sum_k, sum_v;
   T *lse, *delta, *row, *grad_row, *weights, *slopes, *sum_q;
   const T scale;
@@ -159,7 +158,7 @@ template <class S, class T> struct FoldedBackward : Fold<T> {
       for (const Packed<T>& packed : {q, k, v, grad}) clear_ends(packed, span.blocks);
       for (int64_t i = 0; i < (span.blocks + 1) * tile; ++i) lse[i] = never, delta[i] = 0;
     }
-    // Rows that others compute add to what stands here.
+    // The pass over dense rows adds to these gradients.
     this->template clear_gradients<S>(head, span.begin + span.first_row);
   }
   void prepare(int64_t, int64_t, int64_t) {}
@@ -170,7 +169,7 @@ template <class S, class T> struct FoldedBackward : Fold<T> {
     pack(grad, 0, span.blocks, Head<S>(p.grad_out, p, head, span.begin), span.first_row, span.length, T(1));
     pack(sum_v, 0, span.blocks, Head<S>(p.out, p, head, span.begin), span.first_row, span.length, T(1));
     for (int64_t l = span.first_row; l < span.length; ++l) lse[l] = this->lse_of(head)[l];
-    // The mean of a row's score gradients, weighted: its result times the gradient of its result.
+    // Weighted mean of the score gradients of a row: its result times the gradient of its result.
     for (int64_t l = 0; l < span.blocks * tile; l += w) {
       const T *const x = sum_v.at(l), *const y = grad.at(l);
       Vec<T> mean{};
@@ -205,11 +204,11 @@ template <class S, class T> struct FoldedBackward : Fold<T> {
         }
       });
     }
-    write_keys(head, sum_k, p.grad_k, T(ln_2));  // q was packed with log2(e) on it
+    write_keys(head, sum_k, p.grad_k, T(ln_2));  // q was packed times log2(e)
     write_keys(head, sum_v, p.grad_v, T(1));
   }
 
-  // Products become the cells' weights and their scores' gradients.
+  // Turns products into the weights of the cells and the gradients of their scores.
   void weigh() {
     const Mask<T> in_period = iota<T>(T(0)) < all<T>(T(this->h - this->residue));
     for (int64_t r = 0; r < rows; ++r) {
@@ -225,7 +224,7 @@ template <class S, class T> struct FoldedBackward : Fold<T> {
     }
   }
 
-  // What was added behind the end of a block belongs to the next one.
+  // Sums beyond the end of a block belong to the next one.
   void write_keys(int64_t head, const Packed<T>& sum, const View& view, T factor) {
     for (int64_t b = 0; b < span.blocks; ++b) {
       for (int64_t c = 0; c < sum.width; ++c) {

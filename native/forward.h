@@ -8,20 +8,20 @@
 namespace logsparse {
 namespace LOGSPARSE_ISA {
 
-// How many distances reach a row of the tile that starts at `start`.
+// Number of distances within reach of the tile that starts at `start`.
 LOGSPARSE_INLINE int64_t distances_in_reach(const Problem& p, int64_t start) {
   int64_t count = p.distance_count;
   while (p.distances[count - 1] > start + tile - 1) --count;
   return count;
 }
 
-// `Cells` says which cells a tile looks at: the pattern's (Sparse), or all before (Dense, in dense.h).
+// `Cells` are the cells that a tile sees: the pattern's (Sparse), or all before it (Dense, in dense.h).
 template <class S, class T, template <class> class Cells> struct Forward : HeadPass<T> {
   using HeadPass<T>::p;
   using HeadPass<T>::span;
   using HeadPass<T>::dropout;
   static constexpr int phases = 1;
-  static constexpr T lowest = T(-1e30);  // finite: a row's running maximum before its first cell
+  static constexpr T lowest = T(-1e30);  // running maximum of a row before its first cell; finite
   Packed<T> k, v, q, sum;
   T *scores, *maximum, *total, *rescale;
   const T scale;
@@ -47,7 +47,7 @@ template <class S, class T, template <class> class Cells> struct Forward : HeadP
     pack(v, b, end, Head<S>(p.v, p, head, span.begin), 0, span.length, T(1));
   }
 
-  // Stretch by stretch, so that what was packed last is still in the cache when its rows are computed.
+  // In stretches of blocks, so that packed keys and values are still in the cache when their rows are computed.
   void whole(int64_t head) {
     for (int64_t b = 0; b < span.blocks; b += stretch) {
       const int64_t end = b + stretch < span.blocks ? b + stretch : span.blocks;
@@ -80,8 +80,8 @@ template <class S, class T, template <class> class Cells> struct Forward : HeadP
     finish(head, b * tile);
   }
 
-  // Scores of a chunk become weights relative to the running maximum. `cells` is a copy, since what is stored could
-  // change the original, for all that the compiler knows.
+  // Turns the scores of a chunk into weights relative to the running maximum. `cells` is passed by value: the stores
+  // might alias the original.
   void softmax(const Cells<T> cells) {
     constexpr int w = lanes<T>;
     T* const scores = this->scores;
@@ -133,7 +133,7 @@ template <class S, class T, template <class> class Cells> struct Forward : HeadP
 
 // The pattern's cells of a tile of rows, a chunk of distances at a time; m counts distances of the chunk.
 template <class T> struct Sparse {
-  static constexpr int chunk = 48;  // distances whose scores of one tile are held at a time
+  static constexpr int chunk = 48;  // distances per chunk
   const int64_t* const distances;
   const Reach back;
   const int64_t reach;

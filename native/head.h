@@ -1,4 +1,4 @@
-// One head after the other: what the passes share, whichever cells they look at.
+// What all passes over a head share, whichever cells they see.
 #pragma once
 #include "dropout.h"
 #include "packed.h"
@@ -8,13 +8,12 @@ namespace LOGSPARSE_ISA {
 
 constexpr double log2_e = 1.4426950408889634074, ln_2 = 0.693147180559945309417;
 
-// The sequence of one head: positions from its batch row's start on, counted from there. A pattern knows distances
-// only, so that padding on the left leaves a shorter problem of the same kind; what stands in the padding is never
-// read.
+// The sequence of one head: positions from the start of its batch row on, counted from there. A pattern depends on
+// distances only, so padding on the left leaves a shorter problem of the same kind; padding is never read.
 struct Span {
   int64_t begin = 0;      // where it starts in memory
   int64_t length = -1;
-  int64_t first_row = 0;  // the first row that is asked for
+  int64_t first_row = 0;  // the first row to compute
   int64_t blocks = 0;
   Span() = default;
   Span(const Problem& p, int64_t head) {
@@ -33,7 +32,7 @@ template <class T> struct HeadPass {
 
   explicit HeadPass(const Problem& problem) : p(problem), dropout(problem.dropout) {}
 
-  // Whether the span differs from that of the head before.
+  // Returns true if the span differs from that of the previous head.
   bool enter(int64_t head) {
     const Span last = span;
     span = Span(p, head);

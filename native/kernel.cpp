@@ -1,4 +1,4 @@
-// The kernel's entries for one instruction set; CMake compiles this file once for each, with LOGSPARSE_ISA set.
+// Entry points of the kernel for one instruction set; CMake compiles this file once per set, as LOGSPARSE_ISA.
 #include <cmath>
 
 #include "advance.h"
@@ -25,7 +25,7 @@ template <template <class, class> class Work> void dispatch(const Problem& p) {
 template <class S, class T> using SparseForward = Forward<S, T, Sparse>;
 template <class S, class T> using DenseForward = Forward<S, T, Dense>;
 
-// Dense rows are a shorter problem of their own; the others leave them out.
+// Dense rows are a shorter problem of their own; the sparse pass skips them.
 static Problem dense_part(Problem p) {
   p.length = p.dense_rows;
   return p;
@@ -48,7 +48,7 @@ void backward(const Problem& p) {
   if (p.dense_rows < p.length) {
     const bool own_heads = p.batch * p.heads >= p.threads;
     const Problem sparse = sparse_part(p);
-    // Folded gradients read the result, which has lost digits in bfloat16.
+    // Folded gradients read the result, which is rounded in bfloat16.
     folds(p) && own_heads&& p.type != Type::bfloat16 ? dispatch<FoldedBackward>(sparse) : dispatch<Backward>(sparse);
   }
   if (p.dense_rows == 0) return;

@@ -1,12 +1,12 @@
-// The two products that all the work consists of: a tile of positions with the other side's cells, several distances at
-// a time, either summed over channels (scores) or weighted and summed over distances (results).
+// The two products of sparse attention: a tile of positions with the cells on the other side, several distances at a
+// time, either summed over channels (scores) or weighted and summed over distances (results).
 #pragma once
 #include "packed.h"
 
 namespace logsparse {
 namespace LOGSPARSE_ISA {
 
-constexpr int group_max = 6;  // distances at a time: 2 x 6 sums fill the registers, and reuse each loaded query
+constexpr int group_max = 6;  // distances at a time: 2 x 6 sums fill the registers and reuse each loaded query
 
 // out[g][i] = sum over c of a[c][i] * other[g][c][i], for a pair of vectors i and G distances g.
 template <class T, int G>
@@ -41,7 +41,7 @@ void combine(T* sum, const T* const* other, int64_t width, const T* const* weigh
   }
 }
 
-// How many distances the next group takes, so that no group is left nearly empty: 7 is 4 + 3, not 6 + 1.
+// Size of the next group of distances, so that groups are balanced: 7 is 4 + 3, not 6 + 1.
 LOGSPARSE_INLINE int64_t group_size(int64_t left) {
   const int64_t groups = (left + group_max - 1) / group_max;
   return (left + groups - 1) / groups;
@@ -57,7 +57,7 @@ LOGSPARSE_INLINE int64_t group_size(int64_t left) {
     default: call(6); break;          \
   }
 
-// Which cells a tile meets at distance s: position i of the tile and position start + sign * s + i of the other side.
+// The cells of a tile at distance s: position i of the tile and position start + sign * s + i of the other side.
 // Rows look back (sign -1, cells before 0 do not exist), keys look forward (sign 1, rows from `length` on do not
 // exist).
 struct Reach {
@@ -71,8 +71,8 @@ struct Reach {
   }
 };
 
-// rows[m] = the products of the tile with distance m. Pairs without a cell in any distance of a group are left as they
-// are.
+// rows[m] = the products of the tile with distance m. Vector pairs without a cell in any distance of a group are not
+// written.
 template <class T>
 void tile_dots(const T* a, const Packed<T>& other, Reach reach, const int64_t* distances, int64_t count,
                T* const* rows) {

@@ -189,7 +189,7 @@ def without_padding(qkv: tuple[Tensor, Tensor, Tensor], pattern: Pattern, starts
 @pytest.mark.parametrize("backend", ["native", "shifted", "dense", "auto"])
 @pytest.mark.parametrize("name", PATTERNS)
 @pytest.mark.parametrize("starts", [(0, 1, 2), (64, 63, 65), (149, 40, 0), (150, 100, 7)], ids=str)
-def test_padding_is_not_there_in_values_and_gradients(backend: str, name: str, starts: tuple[int, int, int]) -> None:
+def test_padding_affects_neither_values_nor_gradients(backend: str, name: str, starts: tuple[int, int, int]) -> None:
     starts_B = torch.tensor(starts)
     for seed, dtype in ((0, torch.float64), (1, torch.float32)):
         qkv = random_inputs((3, 2, 150, 9), values=7, dtype=dtype, seed=seed)
@@ -214,7 +214,7 @@ def test_dropout_beside_padding_is_that_of_the_oracle(name: str, threads: int) -
 
 @settings(max_examples=60, deadline=None)
 @given(length=st.integers(1, 150), dense_rows=st.integers(0, 80), data=st.data())
-def test_what_stands_in_padding_changes_nothing(length: int, dense_rows: int, data: st.DataObject) -> None:
+def test_the_content_of_padding_changes_nothing(length: int, dense_rows: int, data: st.DataObject) -> None:
     pattern = data.draw(st.sampled_from([full(), logsparse(), local(4), restart(10)]))
     pattern = Pattern(pattern.rule, pattern.settings, dense_rows=dense_rows)
     starts_B = torch.tensor(data.draw(st.lists(st.integers(0, length), min_size=2, max_size=2)))

@@ -1,4 +1,4 @@
-"""`logsparse attend`: a picture, and the times that weigh most."""
+"""`logsparse attend`: a picture, and the times of most weight."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def test_the_matrix_of_another_history_is_drawn(place: Path, tmp_path: Path) -> 
         (["model", "--hed", 1], "No such option: --hed. Hint: did you mean '--head'?"),
     ],
 )
-def test_a_mistake_is_one_line(place: Path, words: list[Any], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_option_is_refused_in_one_line(
+    place: Path, words: list[Any], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(place)
     assert text in refusal("attend", *words)
     assert sorted(path.name for path in place.iterdir()) == ["model", "naive", "waves.parquet"]

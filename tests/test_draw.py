@@ -49,7 +49,7 @@ def test_the_summary_of_full_attention_is_its_own_measure() -> None:
     assert facts["costs as much as"] == "full attention of length 100"
 
 
-def test_the_summary_says_when_no_number_of_layers_is_enough() -> None:
+def test_the_summary_says_when_no_number_of_layers_suffices() -> None:
     assert dict(summary(from_distances([2]), 8))["layers to reach"] == "no number suffices"
 
 

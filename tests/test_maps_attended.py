@@ -1,4 +1,4 @@
-"""What a forecast looks at: weights that are the network's own, at their times, in a table and in a picture."""
+"""Attention of a forecast: the weights of the network, at their times, as a table and a picture."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_the_horizon_holds_the_mean_path(model: ls.LogSparse) -> None:
     np.testing.assert_allclose(model.attention().values[CONTEXT:], drawn, rtol=1e-4)
 
 
-def test_the_table_has_the_times_up_to_the_step_that_looks(model: ls.LogSparse) -> None:
+def test_the_table_has_the_times_up_to_the_step(model: ls.LogSparse) -> None:
     table = model.attention(series="b", step=2).table()
     assert table.columns == ["unique_id", "ds", "value", "weight"]
     assert len(table) == CONTEXT + 3
@@ -120,7 +120,7 @@ def test_the_table_has_the_times_up_to_the_step_that_looks(model: ls.LogSparse) 
     assert (cells["attended"] <= cells["ds"]).all()
 
 
-def test_the_frame_is_of_the_kind_that_came() -> None:
+def test_the_frame_is_of_the_library_of_the_data() -> None:
     pandas = pytest.importorskip("pandas")
     config = small.config(epochs=1)
     model = ls.LogSparse(HORIZON, config=config, verbose=False).fit(frame().to_pandas())
@@ -172,11 +172,13 @@ def test_a_large_matrix_keeps_the_thin_lines_of_its_pattern() -> None:
         ({"series": 7}, r"Got 7\. Hint: name one such as 'a'"),
     ],
 )
-def test_what_is_not_there_is_refused_with_a_way_out(model: ls.LogSparse, asked: dict[str, Any], text: str) -> None:
+def test_an_unknown_series_layer_head_or_step_is_refused_with_a_hint(
+    model: ls.LogSparse, asked: dict[str, Any], text: str
+) -> None:
     with pytest.raises(ls.ConfigError, match=text):
         model.attention(**asked)
 
 
-def test_an_unfitted_model_is_told_to_fit() -> None:
+def test_an_unfitted_model_is_refused() -> None:
     with pytest.raises(ls.NotFittedError):
         ls.LogSparse(HORIZON).attention()

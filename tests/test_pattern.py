@@ -1,4 +1,4 @@
-"""Patterns: the distances of method.md to the letter, and what every pattern must keep."""
+"""Patterns: the distances of the paper, and the invariants of every pattern."""
 
 from __future__ import annotations
 
