@@ -27,14 +27,17 @@ test: setup ## run every test
 fuzz: setup ## run hostile frames, files and folders: make fuzz N=10000 SEED=0
 	cd tests && ../$(BIN)/python -m fuzz --number $(or $(N),10000) --seed $(or $(SEED),0)
 
-check: setup ## lint, format check, strict types
+check: setup ## lint, format check, spelling, strict types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror native/*.h native/*.cpp
+	$(BIN)/codespell src tests docs native benchmarks examples *.md Makefile pyproject.toml
 	$(BIN)/mypy
 
-format: setup ## let ruff rewrite what it can
+format: setup ## let ruff and clang-format rewrite what they can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i native/*.h native/*.cpp
 
 bench: setup ## run the benchmarks; tables on screen, JSON in benchmarks/results
 	for file in load headline attention convolution train; do $(BIN)/python benchmarks/$$file.py || exit 1; done

@@ -1,10 +1,10 @@
-// One more position of every path through a whole decoder: projection, blocks, last norm, head. Paths lie across the lanes: a
-// tile of 64 of them, channel-first, goes through everything before the next one does. No path reads another's numbers, so
-// that tiles need not wait for each other, and a path's result does not depend on its neighbours.
+// One more position of every path through a whole decoder: projection, blocks, last norm, head. Paths are laid out
+// across the lanes: a tile of 64 paths, channel-first, passes through all layers before the next tile starts. No path
+// reads another's numbers, so tiles run independently and the result of a path does not depend on its neighbours.
 #pragma once
 #include <algorithm>
-#include <cmath>
 
+#include "norm.h"
 #include "packed.h"
 #include "product.h"
 #include "scratch.h"
@@ -13,7 +13,7 @@ namespace logsparse {
 namespace LOGSPARSE_ISA {
 
 template <class T> struct Advance {
-  static constexpr int w = lanes<T>, together = 4;  // vectors of paths that one number of the history serves
+  static constexpr int w = lanes<T>, together = 4;  // vectors of paths per loaded number of the history
   static constexpr T never = T(-1e4);  // as in model/decode.py
   const AdvanceProblem& p;
   const int64_t channels, step;
@@ -37,7 +37,7 @@ template <class T> struct Advance {
       for (int64_t i = c * tile; i < c * tile + columns; i += w) each(i);
   }
 
-  // out = bias + weight (rows, terms) . terms. A pair of vectors at a time: its terms stay in the first cache.
+  // out = bias + weight (rows, terms) . terms. A pair of vectors at a time, so that its terms stay in the L1 cache.
   void apply(T* out, int64_t rows, const void* weight, const void* bias, const T* terms, int64_t count) {
     for (int64_t i = 0; i < columns; i += pair<T>)
       multiply(out + i, tile, rows, std::min<int64_t>(columns - i, pair<T>), Factors<T>{at(weight), 1, count},
@@ -46,17 +46,9 @@ template <class T> struct Advance {
 
   void norm(const T* from, T* out, const void* gain, const void* shift) {
     for (int64_t i = 0; i < columns; i += w) {
-      Vec<T> sum{}, square{};
-      for (int64_t c = 0; c < p.width; ++c) sum += load(from + c * tile + i);
-      const Vec<T> mean = sum / T(p.width);
-      for (int64_t c = 0; c < p.width; ++c) {
-        const Vec<T> off = load(from + c * tile + i) - mean;
-        square += off * off;
-      }
-      Vec<T> factor = square / T(p.width) + T(p.epsilon);
-      for (int lane = 0; lane < w; ++lane) factor[lane] = T(1) / std::sqrt(factor[lane]);
+      const ColumnNorm<T> normal(from + i, tile, p.width, p.epsilon);
       for (int64_t c = 0; c < p.width; ++c)
-        store(out + c * tile + i, (load(from + c * tile + i) - mean) * factor * at(gain)[c] + at(shift)[c]);
+        store(out + c * tile + i, normal(load(from + c * tile + i), at(gain)[c], at(shift)[c]));
     }
   }
 
@@ -83,7 +75,7 @@ template <class T> struct Advance {
       norm(x, now, b.attention_gain, b.attention_shift);
     else
       each(p.width, [&](int64_t i) { store(now + i, load(x + i)); });
-    // Inputs of neighbouring steps follow each other: the convolution is one product.
+    // Inputs of consecutive steps are contiguous: the convolution is one product.
     const int64_t terms = p.kernel * p.width, own = (number * p.step_room + step) * cell;
     apply(q, channels, b.query, b.query_bias, window, terms);
     apply(static_cast<T*>(b.steps_k) + own, channels, b.key, b.key_bias, window, terms);
@@ -100,13 +92,14 @@ template <class T> struct Advance {
     if (!p.pre) norm(x, x, b.feed_gain, b.feed_shift);
   }
 
-  // Paths of one series in this tile follow each other; they share its history.
+  // Paths of one series are contiguous within the tile and share its history.
   void attend(const AdvanceBlock& b) {
     for (int64_t from = 0, to; from < count; from = to) {
       const int64_t series = (first + from) / p.paths;
       to = std::min(count, (series + 1) * p.paths - first);
       const int64_t* const end = b.old_cells + b.old_count;
-      const int64_t* const begin = p.starts == nullptr ? b.old_cells : std::lower_bound(b.old_cells, end, p.starts[series]);
+      const int64_t* const begin =
+          p.starts == nullptr ? b.old_cells : std::lower_bound(b.old_cells, end, p.starts[series]);
       for (int64_t i = from; i < to; i += together * w)
         for (int64_t h = 0; h < p.heads; ++h) switch ((std::min<int64_t>(to - i, together * w) + w - 1) / w) {
             case 1: paths<1>(b, series, h, i, to, begin, end); break;
@@ -119,10 +112,11 @@ template <class T> struct Advance {
 
   // One head of the paths [from, to) of a tile, at most V vectors of them.
   template <int V>
-  void paths(const AdvanceBlock& b, int64_t series, int64_t h, int64_t from, int64_t to, const int64_t* begin, const int64_t* end) {
+  void paths(const AdvanceBlock& b, int64_t series, int64_t h, int64_t from, int64_t to, const int64_t* begin,
+             const int64_t* end) {
     const int64_t width = p.head_width, skip = h * width, old = end - begin, cells = old + b.new_count;
     const T scale = T(1.4426950408889634074 / __builtin_sqrt(double(width)));
-    // A vector that would reach beyond the tile begins earlier; lanes of other series are computed, and not stored.
+    // A vector that would reach beyond the tile starts earlier; its lanes of other series are not stored.
     int64_t base[V];
     for (int v = 0; v < V; ++v) base[v] = std::min<int64_t>(from + v * w, tile - w);
     const T* const history_k = at(b.history_k) + series * p.history * channels + skip;
@@ -186,7 +180,7 @@ template <class T> struct Advance {
     }
   }
 
-  // Raw parameters; the first one may lean on lags and profiles, mixed by a softmax over those that were seen.
+  // Raw parameters; the first may be a correction to a softmax-weighted mean of the observed lags and profiles.
   void head() {
     apply(other, p.parameters, p.output, p.output_bias, x, p.width);
     if (p.anchors > 0) {
@@ -201,7 +195,9 @@ template <class T> struct Advance {
 
   void lean(const T* mix, int64_t i) {
     constexpr T to_base_2 = T(1.4426950408889634074);
-    const auto seen = [&](int64_t a) { return p.seen_from < 0 ? all<T>(T(1)) : load(inputs + (p.seen_from + a) * tile + i); };
+    const auto seen = [&](int64_t a) {
+      return p.seen_from < 0 ? all<T>(T(1)) : load(inputs + (p.seen_from + a) * tile + i);
+    };
     Vec<T> top = all<T>(T(-1e30)), total{}, sum{};
     for (int64_t a = 0; a < p.anchors; ++a) {
       const Vec<T> score = (load(mix + a * tile) + never * (T(1) - seen(a))) * to_base_2;

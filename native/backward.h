@@ -1,10 +1,9 @@
-// q, k, v, log-sum-exp and the gradient of out -> gradients of q, k, v. Scores are computed anew; a key's gradient is
-// gathered from the rows that see it (key j is seen by row j + s), so that no two threads write one place.
+// q, k, v, log-sum-exp and the gradient of out -> gradients of q, k, v. Scores are recomputed; the gradient of a key is
+// gathered from the rows that see it (key j is seen by row j + s), so no two threads write to the same address.
 //
-// A thread with a head of its own goes through the tiles from the last to the first: when tile b's rows are done, so are
-// all the rows that see tile b's keys, and their weights need to be kept for s + tile positions only: a ring for each
-// distance, about L numbers for LogSparse. Where the rings would be large, or threads share a head, keys compute the
-// weights once more.
+// A thread with a head of its own processes the tiles from last to first: once the rows of tile b are done, so are all
+// rows that see its keys, and weights are kept for s + tile positions only, in a ring buffer per distance, about L
+// numbers for LogSparse. If the rings would be large, or threads share a head, keys recompute the weights.
 #pragma once
 #include "forward.h"
 
@@ -16,28 +15,28 @@ template <class S, class T> struct Backward : HeadPass<T> {
   using HeadPass<T>::span;
   using HeadPass<T>::dropout;
   static constexpr int phases = 2;
-  static constexpr T never = T(1e30);  // log-sum-exp of a row that is not ours: its weights become exactly 0
+  static constexpr T never = T(1e30);  // log-sum-exp of a row outside this pass: its weights become exactly 0
   static constexpr int64_t ring_limit = (int64_t(1) << 20) / sizeof(T);
   Packed<T> q, k, v, grad, sum_width, sum_value;
   T *lse, *delta, *memory;
-  T **weights, **slopes;            // where each distance's tile of cell weights, and of score gradients, is written
-  const T **seen_weights, **seen_slopes;  // where the keys of a tile find theirs
+  T **weights, **slopes;  // output tiles of cell weights and of score gradients, per distance
+  const T **seen_weights, **seen_slopes;  // the same as read by the keys of a tile
   const T scale;
   bool rings;
 
-  // Blocks that distance s must remember; one more repeats the first, so that two neighbours are always one piece.
+  // Blocks kept for distance s; one more repeats the first, so that two consecutive blocks are contiguous.
   static int64_t ring(int64_t s) { return s / tile + 2; }
 
   Backward(const Problem& problem, Pieces& shared, Pieces& own)
       : HeadPass<T>(problem), scale(T(1 / __builtin_sqrt(double(p.width)))) {
     const int64_t blocks = (p.length + tile - 1) / tile;
-    q = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
-    k = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
-    v = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
-    grad = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
+    q = Packed<T>::take(shared, blocks, p.width);
+    k = Packed<T>::take(shared, blocks, p.width);
+    v = Packed<T>::take(shared, blocks, p.value_width);
+    grad = Packed<T>::take(shared, blocks, p.value_width);
     lse = shared.take<T>((blocks + 2) * tile), delta = shared.take<T>((blocks + 2) * tile);
-    sum_width = {own.take<T>(Packed<T>::size(1, p.width)), p.width};
-    sum_value = {own.take<T>(Packed<T>::size(1, p.value_width)), p.value_width};
+    sum_width = Packed<T>::take(own, 1, p.width);
+    sum_value = Packed<T>::take(own, 1, p.value_width);
     const int64_t packed_size = 2 * Packed<T>::size(blocks, p.width + p.value_width);
     int64_t ring_size = 0;
     for (int64_t m = 0; m < p.distance_count; ++m) ring_size += 2 * (ring(p.distances[m]) + 1) * tile;
@@ -57,15 +56,11 @@ template <class S, class T> struct Backward : HeadPass<T> {
       for (const Packed<T>& packed : {q, k, v, grad}) clear_ends(packed, span.blocks);
       for (int64_t i = 0; i < (span.blocks + 2) * tile; ++i) lse[i] = never, delta[i] = 0;
     }
-    clear_rows(Head<S>(p.grad_q, p, head, 0), p.width, span.begin);
-    clear_rows(Head<S>(p.grad_k, p, head, 0), p.width, span.begin);
-    clear_rows(Head<S>(p.grad_v, p, head, 0), p.value_width, span.begin);
+    this->template clear_gradients<S>(head, span.begin);
   }
 
   void prepare(int64_t head, int64_t b, int64_t end) {
-    pack(q, b, end, Head<S>(p.q, p, head, span.begin), 0, span.length, T(scale * log2_e));
-    pack(k, b, end, Head<S>(p.k, p, head, span.begin), 0, span.length, T(1));
-    pack(v, b, end, Head<S>(p.v, p, head, span.begin), 0, span.length, T(1));
+    this->template pack_inputs<S>(q, k, v, head, b, end, T(scale * log2_e));
     pack(grad, b, end, Head<S>(p.grad_out, p, head, span.begin), span.first_row, span.length, T(1));
     const T* kept = this->lse_of(head);
     for (int64_t l = b * tile; l < end * tile && l < span.length; ++l)
@@ -98,7 +93,8 @@ template <class S, class T> struct Backward : HeadPass<T> {
     }
   }
 
-  // Points rows at the slot of block b, and keys at that of the rows which see them; `empty` writes the zeros after the end.
+  // Points rows at the slot of block b, and keys at the slot of the rows that see them; `empty` fills in the zeros
+  // after the end.
   void turn_rings(int64_t b, bool empty) {
     T* slot = memory;
     for (int64_t m = 0; m < p.distance_count; ++m) {
@@ -122,7 +118,8 @@ template <class S, class T> struct Backward : HeadPass<T> {
     }
   }
 
-  // Gradient of the queries of a tile; leaves the cells' weights, their scores' gradients, and each row's mean of these.
+  // Writes the gradient of the queries of a tile; leaves the weights of the cells, the gradients of their scores, and
+  // the weighted mean of these per row.
   void rows_of(int64_t head, int64_t b) {
     const int64_t start = b * tile, count = distances_in_reach(p, start);
     const Reach back{start, span.length, -1};
@@ -159,7 +156,7 @@ template <class S, class T> struct Backward : HeadPass<T> {
     return count;
   }
 
-  // The weights and score gradients of the cells in which the keys of a tile are seen, computed from the keys' side.
+  // Weights and score gradients of the cells that see the keys of a tile, computed per key.
   void weigh_keys(int64_t b) {
     const int64_t start = b * tile, count = distances_in_sight(start);
     const Reach ahead{start, span.length, 1};
@@ -180,7 +177,7 @@ template <class S, class T> struct Backward : HeadPass<T> {
     const int64_t start = b * tile, count = distances_in_sight(start);
     const Reach ahead{start, span.length, 1};
     gather(sum_width, q, ahead, count, seen_slopes);
-    write(sum_width, p.grad_k, head, start, T(ln_2));  // q was packed with log2(e) on it
+    write(sum_width, p.grad_k, head, start, T(ln_2));  // q was packed times log2(e)
     gather(sum_value, grad, ahead, count, seen_weights);
     write(sum_value, p.grad_v, head, start, T(1));
   }

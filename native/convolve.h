@@ -1,24 +1,23 @@
-// x -> channel-first results of causal convolutions, and their gradients: no window is copied, a product reads them where
-// they lie. Channel-first, the windows of neighbouring positions are one row read from a later place; row-major, the
-// window of one position is one piece of memory.
+// x -> channel-first results of causal convolutions, and their gradients. No window is copied: channel-first, the
+// windows of neighbouring positions are one row read at shifted offsets; row-major, the window of one position is
+// contiguous.
 //
-// Where there is a norm, a span normalises its part of x as it packs it.
-//
-// Work is cut into spans of positions, which pack their own part of x and need nothing of each other. A task takes several
-// spans through one block of channels after the other: weights and their gradients, which are larger than the second
-// cache, are then fetched once for all of them. Gradients of weights are summed per thread, in a fixed order.
+// Work is divided into spans of positions, each of which packs its own part of x, normalized if there is a norm, and
+// depends on no other. A task takes several spans through one block of channels after the other, so that weights and
+// their gradients, which exceed the L2 cache, are loaded once for all of them. Gradients of weights are summed per
+// thread, in a fixed order.
 #pragma once
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
+#include "norm.h"
 #include "product.h"
 #include "scratch.h"
 
 namespace logsparse {
 namespace LOGSPARSE_ISA {
 
-constexpr int64_t span_most = 192;     // positions: x, packed, stays in the first cache
+constexpr int64_t span_most = 192;     // positions: packed x stays in the L1 cache
 constexpr int64_t spans_of_task = 4;
 constexpr int64_t channel_block = 48;
 
@@ -26,17 +25,17 @@ template <class T> struct Convolve {
   // Positions [from, from + columns) of a batch row, packed.
   struct Span {
     int64_t batch, from, columns, start;
-    T* rows;   // x channel-first: channel, position; from `before` positions earlier on
-    T* steps;  // x row-major: position, channel
+    T* rows;   // x as (channel, position), starting `before` positions earlier
+    T* steps;  // x as (position, channel)
     T* sum;    // gradient of x, channel-first
     T* raw;    // x before its norm, as rows
     T *mean, *scale;  // of each position of raw
   };
   const ConvolveProblem& p;
-  const int64_t before;  // positions before a span that its windows look back at
+  const int64_t before;  // positions before a span that its windows include
   int64_t per_span, spans_of_row, room;
   Span spans[spans_of_task];
-  T* block = nullptr;  // results of columns that are no whole pair of vectors; or gradients of a block of channels
+  T* block = nullptr;  // results of the columns after the last pair of vectors; or gradients of a block of channels
 
   static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
@@ -47,7 +46,7 @@ template <class T> struct Convolve {
     room = round_up(per_span + before, pair<T>) + pair<T>;
     for (Span& span : spans) {
       span.rows = own.take<T>(p.width * room);
-      // Columns that fill a pair of vectors are read too, and thrown away.
+      // Columns that pad the last pair of vectors are read and discarded.
       span.steps = backward ? own.take<T>((per_span + before) * p.width + pair<T>) : nullptr;
       span.sum = backward ? own.take<T>(p.width * per_span) : nullptr;
       const bool norms = p.gain != nullptr;
@@ -59,7 +58,7 @@ template <class T> struct Convolve {
 
   int64_t tasks() const { return (p.batch * spans_of_row + spans_of_task - 1) / spans_of_task; }
 
-  // Packs the spans of a task; returns how many there are.
+  // Packs the spans of a task and returns their number.
   int64_t pack(int64_t task) {
     const int64_t first = task * spans_of_task, count = std::min(spans_of_task, p.batch * spans_of_row - first);
     for (int64_t n = 0; n < count; ++n) {
@@ -77,7 +76,8 @@ template <class T> struct Convolve {
     const T* const x = static_cast<const T*>(p.x.data) + span.batch * p.x.batch;
     const int64_t count = span.columns + before, origin = span.from - before;
     const int64_t first = std::min(std::max<int64_t>(span.start - origin, 0), count);
-    if (p.x.channel == 1) turn(x + (origin + first) * p.x.row, p.x.row, span.rows + first, room, count - first, p.width);
+    if (p.x.channel == 1)
+      turn(x + (origin + first) * p.x.row, p.x.row, span.rows + first, room, count - first, p.width);
     for (int64_t c = 0; c < p.width; ++c) {
       T* const row = span.rows + c * room;
       for (int64_t i = 0; i < first; ++i) row[i] = 0;
@@ -91,31 +91,23 @@ template <class T> struct Convolve {
     std::memset(span.sum, 0, p.width * per_span * sizeof(T));
   }
 
-  // Positions [first, count) of the packed rows become normal over channels, times gain plus shift; the others stay zeros.
+  // Normalizes positions [first, count) of the packed rows over channels; the others stay zeros.
   void norm(const Span& span, int64_t first, int64_t count) {
     const T *const gain = static_cast<const T*>(p.gain), *const shift = static_cast<const T*>(p.shift);
     if (span.raw != nullptr) std::memcpy(span.raw, span.rows, p.width * room * sizeof(T));
     for (int64_t i = 0; i < room; i += lanes<T>) {
-      Vec<T> sum{}, square{};
-      for (int64_t c = 0; c < p.width; ++c) sum += load(span.rows + c * room + i);
-      const Vec<T> middle = sum / T(p.width);
-      for (int64_t c = 0; c < p.width; ++c) {
-        const Vec<T> off = load(span.rows + c * room + i) - middle;
-        square += off * off;
-      }
-      Vec<T> factor = square / T(p.width) + T(p.epsilon);
-      for (int lane = 0; lane < lanes<T>; ++lane) factor[lane] = T(1) / std::sqrt(factor[lane]);
-      store(span.mean + i, middle), store(span.scale + i, factor);
+      const ColumnNorm<T> normal(span.rows + i, room, p.width, p.epsilon);
+      store(span.mean + i, normal.mean), store(span.scale + i, normal.scale);
       const Vec<T> place = iota<T>(T(i));
       const Mask<T> real = (place >= all<T>(T(first))) & (place < all<T>(T(count)));
       for (int64_t c = 0; c < p.width; ++c) {
         T* const at = span.rows + c * room + i;
-        store(at, real ? (load(at) - middle) * factor * gain[c] + shift[c] : Vec<T>{});
+        store(at, real ? normal(load(at), gain[c], shift[c]) : Vec<T>{});
       }
     }
   }
 
-  // The gradient of the normed x, in `sum`, becomes that of x; those of gain and shift are added to `sums`.
+  // Turns the gradient of the normalized x, in `sum`, into that of x; adds those of gain and shift to their sums.
   void norm_backward(const Span& span, T* gain_sums, T* shift_sums) {
     const T* const gain = static_cast<const T*>(p.gain);
     const int64_t padded = std::min(std::max<int64_t>(span.start - span.from, 0), span.columns);
@@ -143,7 +135,7 @@ template <class T> struct Convolve {
     }
   }
 
-  // Normal x, before gain and shift, of the span's positions from l on.
+  // Normalized x, before gain and shift, at the positions of the span from l on.
   LOGSPARSE_INLINE Vec<T> unit_of(const Span& span, int64_t c, int64_t l) const {
     return (load(span.raw + c * room + before + l) - load(span.mean + before + l)) * load(span.scale + before + l);
   }
@@ -163,12 +155,13 @@ template <class T> struct Convolve {
     const T* const first = span.rows + p.kernel - part.taps;
     multiply(out, p.length, channels, whole, weight, Terms<T>{first, p.width, room, part.taps}, bias);
     if (whole == span.columns) return;
-    multiply(block, pair<T>, channels, span.columns - whole, weight, Terms<T>{first + whole, p.width, room, part.taps}, bias);
+    multiply(block, pair<T>, channels, span.columns - whole, weight, Terms<T>{first + whole, p.width, room, part.taps},
+             bias);
     for (int64_t r = 0; r < channels; ++r)
       for (int64_t l = whole; l < span.columns; ++l) out[r * p.length + l] = block[r * pair<T> + l - whole];
   }
 
-  // `sums`: gradients of weights and biases of this thread, as ConvolveProblem has them.
+  // `sums`: gradients of weights and biases of this thread, laid out as in ConvolveProblem.
   void backward(int64_t task, T* sums) {
     const int64_t count = pack(task);
     for (int64_t i = 0; i < p.part_count; ++i) {
@@ -191,7 +184,7 @@ template <class T> struct Convolve {
   void backward(const ConvolvePart& part, int64_t e, const Span& span, T* weights, T* biases) {
     const int64_t channels = std::min(channel_block, part.channels - e), wide = part.taps * p.width;
     pack_gradient(part, e, channels, span);
-    // Position l is read by the windows that end at l, l + 1, ...: the convolution backwards, with taps in turn.
+    // Position l is read by the windows that end at l, l + 1, ...: a convolution with reversed taps.
     multiply(span.sum, per_span, p.width, span.columns,
              Factors<T>{static_cast<const T*>(part.turned) + e * part.taps, 1, part.channels * part.taps},
              Terms<T>{block, channels, room, part.taps});
@@ -207,7 +200,7 @@ template <class T> struct Convolve {
     }
   }
 
-  // Positions from the span's first on, a window beyond its last too; zeros after the end of the batch row.
+  // Positions from the first of the span to a window beyond its last; zeros after the end of the batch row.
   void pack_gradient(const ConvolvePart& part, int64_t e, int64_t channels, const Span& span) {
     const int64_t count = std::min(room, p.length - span.from);
     const View& grad = part.grad;
@@ -223,19 +216,6 @@ template <class T> struct Convolve {
     }
   }
 };
-
-template <class T> void run_convolve(const ConvolveProblem& p, bool backward) {
-  Pieces count;
-  const int64_t tasks = Convolve<T>(p, count, backward).tasks();
-  team(p.threads, count.used, [&](char* memory, int thread) {
-    Pieces own{memory};
-    Convolve<T> work(p, own, backward);
-    T* const sums = backward ? static_cast<T*>(p.sums) + thread * p.sums_size : nullptr;
-    // A fixed share for each thread: the same sums in the same order, run after run.
-#pragma omp for schedule(static)
-    for (int64_t task = 0; task < tasks; ++task) backward ? work.backward(task, sums) : work.forward(task);
-  });
-}
 
 }  // namespace LOGSPARSE_ISA
 }  // namespace logsparse

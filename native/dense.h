@@ -1,5 +1,5 @@
-// Rows that see their whole past: tiles of rows with blocks of keys, as plain matrix products. One number of a key serves a
-// pair of vectors of rows, where a pattern's distances must load both sides anew.
+// Rows that see their whole past: tiles of rows with blocks of keys, as plain matrix products. Each loaded number of a
+// key serves a pair of vectors of rows, whereas distances of a pattern load both operands.
 #pragma once
 #include "forward.h"
 #include "product.h"
@@ -10,7 +10,8 @@ namespace LOGSPARSE_ISA {
 // Keys that row i of a tile sees in its own block: none after it, rounded up to the pair of vectors that i lies in.
 template <class T> LOGSPARSE_INLINE int64_t own_keys(int64_t i) { return i / pair<T> * pair<T> + pair<T>; }
 
-// out[j][i] = key j of block kb times row i of block b, summed over channels; above the diagonal it is left as it is.
+// out[j][i] = key j of block kb times row i of block b, summed over channels; entries above the diagonal are not
+// written.
 template <class T> void block_dots(T* out, const T* rows, const T* keys, int64_t width, bool diagonal) {
   std::memset(out, 0, tile * tile * sizeof(T));
   for (int64_t j = 0; j < tile; j += diagonal ? pair<T> : tile) {
@@ -20,7 +21,7 @@ template <class T> void block_dots(T* out, const T* rows, const T* keys, int64_t
   }
 }
 
-// sum[c][i] += sum over keys j of weight[j][i] * keys[c][j]; only keys up to the row's own where `diagonal`.
+// sum[c][i] += sum over keys j of weight[j][i] * keys[c][j]; with `diagonal`, only keys up to the row's own.
 template <class T> void block_combine(T* sum, const T* weights, const T* keys, int64_t width, bool diagonal) {
   for (int64_t i = 0; i < tile; i += diagonal ? pair<T> : tile)
     multiply(sum + i, row_stride<T>, width, diagonal ? pair<T> : tile, Factors<T>{keys, 1, row_stride<T>},
@@ -53,16 +54,17 @@ template <class T> struct Dense {
   }
 };
 
-// Gradients: a pair of blocks, rows b and keys kb, has its weights and score gradients computed anew; rows gather theirs
-// over keys, keys over rows. A thread with a head of its own does both from one pair; threads that share a head take rows
-// in one phase and keys in the next.
+// Gradients: weights and score gradients of a pair of blocks, rows b and keys kb, are recomputed; rows sum theirs over
+// keys, keys over rows. A thread with a head of its own does both for each pair; threads that share a head do rows in
+// one phase and keys in the next.
 template <class S, class T> struct DenseBackward : HeadPass<T> {
   using HeadPass<T>::p;
   using HeadPass<T>::span;
   using HeadPass<T>::dropout;
   static constexpr int phases = 2;
-  static constexpr T never = T(1e30);  // log-sum-exp of a row that is not there: its weights become exactly 0
-  static constexpr bool rounded = sizeof(S) < sizeof(T);  // the result lost digits: means are computed anew from the cells
+  static constexpr T never = T(1e30);  // log-sum-exp of a missing row: its weights become exactly 0
+  // The result was rounded to a narrower type: means are recomputed from the cells.
+  static constexpr bool rounded = sizeof(S) < sizeof(T);
   Packed<T> q, k, v, grad, grad_q, sum_q, sum_k, sum_v;
   T *lse, *delta, *weights, *slopes, *turned;
   const T scale;
@@ -70,12 +72,11 @@ template <class S, class T> struct DenseBackward : HeadPass<T> {
   DenseBackward(const Problem& problem, Pieces& shared, Pieces& own)
       : HeadPass<T>(problem), scale(T(1 / __builtin_sqrt(double(p.width)))) {
     const int64_t blocks = (p.length + tile - 1) / tile;
-    for (Packed<T>* packed : {&q, &k, &grad_q}) *packed = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
-    for (Packed<T>* packed : {&v, &grad})
-      *packed = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
+    for (Packed<T>* packed : {&q, &k, &grad_q}) *packed = Packed<T>::take(shared, blocks, p.width);
+    for (Packed<T>* packed : {&v, &grad}) *packed = Packed<T>::take(shared, blocks, p.value_width);
     lse = shared.take<T>(blocks * tile), delta = shared.take<T>(blocks * tile);
-    for (Packed<T>* packed : {&sum_q, &sum_k}) *packed = {own.take<T>(Packed<T>::size(1, p.width)), p.width};
-    sum_v = {own.take<T>(Packed<T>::size(1, p.value_width)), p.value_width};
+    for (Packed<T>* packed : {&sum_q, &sum_k}) *packed = Packed<T>::take(own, 1, p.width);
+    sum_v = Packed<T>::take(own, 1, p.value_width);
     weights = own.take<T>(tile * tile), slopes = own.take<T>(tile * tile), turned = own.take<T>(tile * tile);
   }
 
@@ -85,25 +86,22 @@ template <class S, class T> struct DenseBackward : HeadPass<T> {
       for (int64_t i = 0; i < span.blocks * tile; ++i) lse[i] = never, delta[i] = 0;
     }
     if (p.accumulate) return;
-    clear_rows(Head<S>(p.grad_q, p, head, 0), p.width, span.begin);
-    clear_rows(Head<S>(p.grad_k, p, head, 0), p.width, span.begin);
-    clear_rows(Head<S>(p.grad_v, p, head, 0), p.value_width, span.begin);
+    this->template clear_gradients<S>(head, span.begin);
   }
 
   void prepare(int64_t head, int64_t b, int64_t end) {
-    pack(q, b, end, Head<S>(p.q, p, head, span.begin), 0, span.length, T(scale * log2_e));
-    pack(k, b, end, Head<S>(p.k, p, head, span.begin), 0, span.length, T(1));
-    pack(v, b, end, Head<S>(p.v, p, head, span.begin), 0, span.length, T(1));
+    this->template pack_inputs<S>(q, k, v, head, b, end, T(scale * log2_e));
     const Head<S> grads(p.grad_out, p, head, span.begin), outs(p.out, p, head, span.begin);
     pack(grad, b, end, grads, 0, span.length, T(1));
     const T* const kept = this->lse_of(head);
     const int64_t last = end * tile < span.length ? end * tile : span.length;
     for (int64_t l = b * tile; l < last; ++l) lse[l] = kept[l], delta[l] = 0;
     if (rounded) return;
-    // The mean of a row's score gradients, weighted: its result times the gradient of its result.
+    // Weighted mean of the score gradients of a row: its result times the gradient of its result.
     for (int64_t c = 0; c < p.value_width; ++c)
       for (int64_t l = b * tile; l < last; ++l)
-        delta[l] += T(widen(outs.data[l * outs.row + c * outs.channel])) * T(widen(grads.data[l * grads.row + c * grads.channel]));
+        delta[l] += T(widen(outs.data[l * outs.row + c * outs.channel])) *
+                    T(widen(grads.data[l * grads.row + c * grads.channel]));
   }
 
   void whole(int64_t head) {
@@ -116,7 +114,7 @@ template <class S, class T> struct DenseBackward : HeadPass<T> {
       for (int64_t b = kb; b < span.blocks; ++b) {
         weigh(b, kb);
         block_combine(grad_q.block(b), slopes, k.block(kb), p.width, b == kb);
-        gather_keys(b, kb);
+        gather_keys(b);
       }
       write_keys(head, kb);
     }
@@ -134,7 +132,7 @@ template <class S, class T> struct DenseBackward : HeadPass<T> {
       write(sum_q.block(0), p.grad_q, p.width, head, block, scale);
     } else {
       clear_keys();
-      for (int64_t b = block; b < span.blocks; ++b) weigh(b, block), gather_keys(b, block);
+      for (int64_t b = block; b < span.blocks; ++b) weigh(b, block), gather_keys(b);
       write_keys(head, block);
     }
   }
@@ -157,13 +155,13 @@ template <class S, class T> struct DenseBackward : HeadPass<T> {
         store(slopes + m * tile + i, weight * (slope * stays - mean));
         store(weights + m * tile + i, weight * stays);
       }
-      // Above the diagonal of a block nothing is seen; keys read it all the same.
+      // Nothing is seen above the diagonal of a block, but keys read it.
       for (int64_t m = cells.count_at(i); m < tile; ++m)
         store(slopes + m * tile + i, Vec<T>{}), store(weights + m * tile + i, Vec<T>{});
     }
   }
 
-  // delta of a block's rows from its cells: with a mean of 0, slopes are what it is the sum of.
+  // Computes delta of the rows of a block from its cells: with a delta of 0, the slopes sum up to it.
   void mean_slopes(int64_t b) {
     Vec<T> sums[tile / lanes<T>] = {};
     for (int64_t kb = 0; kb <= b; ++kb) {
@@ -180,7 +178,7 @@ template <class S, class T> struct DenseBackward : HeadPass<T> {
     return cells;
   }
 
-  void gather_keys(int64_t b, int64_t) {
+  void gather_keys(int64_t b) {
     turn(slopes, tile, turned, tile, tile, tile);
     block_combine(sum_k.block(0), turned, q.block(b), p.width, false);
     turn(weights, tile, turned, tile, tile, tile);
@@ -193,7 +191,7 @@ template <class S, class T> struct DenseBackward : HeadPass<T> {
   }
 
   void write_keys(int64_t head, int64_t kb) {
-    write(sum_k.block(0), p.grad_k, p.width, head, kb, T(ln_2));  // q was packed with log2(e) on it
+    write(sum_k.block(0), p.grad_k, p.width, head, kb, T(ln_2));  // q was packed times log2(e)
     write(sum_v.block(0), p.grad_v, p.value_width, head, kb, T(1));
   }
 

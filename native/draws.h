@@ -1,7 +1,7 @@
-// The state of torch's generator -> what dropout multiplies with, and the state after it.
+// The state of torch's generator -> dropout factors, and the state after them.
 //
-// torch draws one number after the other: two words of the Mersenne Twister make a number of 53 bits in [0, 1), and an entry
-// stays if it is below the share that is kept. Here the same words are made in vectors, so that the results are the same.
+// torch draws numbers one by one: two words of the Mersenne Twister make a number of 53 bits in [0, 1), and an entry is
+// kept if that is below the kept share. Here the same words are computed in vectors, with the same results.
 #pragma once
 #include <cstring>
 
@@ -10,11 +10,11 @@
 namespace logsparse {
 namespace LOGSPARSE_ISA {
 
-// As torch's `Generator.get_state` lays it out; what follows belongs to normal draws.
+// Layout of torch's `Generator.get_state`; the rest of it belongs to normal draws.
 struct GeneratorState {
   uint64_t seed;
-  int32_t left, seeded;  // `left` - 1 words are to be used before the next turn
-  uint64_t next;         // the place of the first of them
+  int32_t left, seeded;  // `left` - 1 words remain before the next turn
+  uint64_t next;  // index of the first of them
   uint64_t words[624];
 };
 
@@ -35,7 +35,7 @@ struct Twister {
   static uint32_t twist(uint32_t here, uint32_t after) {
     return (((here & 0x80000000u) | (after & 0x7FFFFFFFu)) >> 1) ^ (after & 1u ? 0x9908B0DFu : 0u);
   }
-  // In three pieces, in each of which no word depends on one that is near.
+  // In three pieces, so that no word depends on a near one within a piece.
   void turn() {
     for (int i = 0; i < size - middle; ++i) words[i] = words[i + middle] ^ twist(words[i], words[i + 1]);
     for (int i = size - middle; i < size - 1; ++i) words[i] = words[i + middle - size] ^ twist(words[i], words[i + 1]);
@@ -58,7 +58,7 @@ struct Twister {
   }
 };
 
-// Eight numbers at a time; a first word stands in the lower half of its pair, and is the upper half of the number.
+// Eight numbers at a time; the first word is the lower half of a pair in memory and the upper half of the number.
 typedef uint64_t Pairs __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t Answers __attribute__((vector_size(32)));
 

@@ -1,5 +1,6 @@
-// Attention dropout: which cells stay is a hash of (seed, batch, head, position, distance), so that every pass and every
-// backend sees the same mask and none has to be stored. attention/inputs.py states the rule and holds its twin.
+// Attention dropout: whether a cell is kept is a hash of (seed, batch, head, position, distance), so that all passes
+// and backends compute the same mask and none is stored. attention/inputs.py states the rule and implements it in
+// torch.
 #pragma once
 #include "simd.h"
 
@@ -9,9 +10,9 @@ namespace LOGSPARSE_ISA {
 template <class T> struct Dropout {
   bool on;
   uint32_t threshold;  // of 2^24
-  T factor;            // 1 / (1 - rate) on the cells that stay
+  T factor;            // 1 / (1 - rate), for the cells that are kept
   uint32_t key = 0;
-  int64_t begin = 0;  // of the head's span: the rule counts positions from the start of the memory
+  int64_t begin = 0;  // of the span: the rule counts positions from the start of the batch row
 
   explicit Dropout(double rate)
       : on(rate > 0), threshold(uint32_t(rate * 16777216.0 + 0.5)), factor(T(1.0 / (1.0 - rate))) {}
@@ -23,15 +24,15 @@ template <class T> struct Dropout {
     key = mix(key + uint32_t(head) * golden);
   }
 
-  // The part of the hash that a vector of positions has for all its distances.
+  // The part of the hash of a vector of positions that is the same for all distances.
   LOGSPARSE_INLINE Bits<T> row(int64_t position) const {
     Bits<T> lane;
     for (int i = 0; i < lanes<T>; ++i) lane[i] = uint32_t(i);
     return mix<Bits<T>>(((lane + uint32_t(begin + position)) & 0xFFFFFFFFu) ^ key);
   }
 
-  // The factor (0 or 1 / (1 - rate)) of the cells (position ... , distance) for one vector of positions, which either share
-  // a distance or, one after the other, a key: then distances grow by `growth` = 1.
+  // Factors (0 or 1 / (1 - rate)) of one vector of positions that share a distance (`growth` 0) or a key (`growth` 1:
+  // the distance grows by 1 per lane).
   LOGSPARSE_INLINE Vec<T> cell(Bits<T> row, int64_t distance, uint32_t growth = 0) const {
     Bits<T> lane;
     for (int i = 0; i < lanes<T>; ++i) lane[i] = uint32_t(i);

@@ -1,6 +1,6 @@
-// A stream x and what the heads gathered -> the stream after a block: merge of the heads, residual, norm, feed-forward,
-// residual, norm; and the gradients of all that. Each position by itself, so that a tile of positions goes through every
-// step while it is in the cache; the backward pass computes the tile anew, and keeps nothing between the passes.
+// The residual stream x and the results of the heads -> the stream after a block: merge of the heads, residual, norm,
+// feed-forward, residual, norm; and the gradients. Positions are independent: a tile of them passes through every step
+// while it is in the cache. The backward pass recomputes the tile; nothing is kept between the passes.
 //
 //   sum = x + keep_merged * (merge . gathered + merge_bias)      normed = norm(sum)
 //   hidden = relu(widen . normed + widen_bias)
@@ -8,6 +8,7 @@
 #pragma once
 #include <cstring>
 
+#include "norm.h"
 #include "packed.h"
 #include "product.h"
 #include "scratch.h"
@@ -19,14 +20,16 @@ template <class T> struct FeedForward {
   static constexpr int w = lanes<T>;
   static constexpr int64_t stride = row_stride<T>;
   const FeedForwardProblem& p;
-  const int64_t tiles;  // of a batch row
+  const int64_t tiles;  // per batch row
   T *x, *gathered, *normed, *hidden, *fed, *keep_merged, *keep_fed, *first_mean, *first_scale, *last_mean, *last_scale;
   T *grad, *grad_sum, *grad_normed, *grad_hidden, *turned;
-  int64_t columns = 0;  // positions of the tile that are there
+  int64_t columns = 0;  // positions of the tile within the sequence
 
-  FeedForward(const FeedForwardProblem& problem, Pieces& own, bool backward) : p(problem), tiles((p.length + tile - 1) / tile) {
+  FeedForward(const FeedForwardProblem& problem, Pieces& own, bool backward)
+      : p(problem), tiles((p.length + tile - 1) / tile) {
     const auto block = [&](int64_t width) { return own.take<T>(Packed<T>::size(1, width)) + width * stride; };
-    x = block(p.width), gathered = block(p.inner), normed = block(p.width), hidden = block(p.wide), fed = block(p.width);
+    x = block(p.width), gathered = block(p.inner), normed = block(p.width), hidden = block(p.wide),
+    fed = block(p.width);
     keep_merged = block(p.width), keep_fed = block(p.width);
     for (T** row : {&first_mean, &first_scale, &last_mean, &last_scale}) *row = own.take<T>(tile);
     if (!backward) return;
@@ -34,9 +37,11 @@ template <class T> struct FeedForward {
     turned = own.take<T>(tile * p.width_room());
   }
 
+  int64_t tasks() const { return p.batch * tiles; }
+
   const T* weights(const void* data) const { return static_cast<const T*>(data); }
 
-  // A tile of a (batch, position, channel) tensor, channel-first; positions that are not there are zeros.
+  // A tile of a (batch, position, channel) tensor, channel-first; positions after the end are zeros.
   void fetch(T* block, const View& view, int64_t width, int64_t batch, int64_t start) {
     pack(Packed<T>{block - width * stride, width}, 0, 1, at(view, batch, start), 0, columns, T(1));
   }
@@ -57,21 +62,13 @@ template <class T> struct FeedForward {
   }
   void clear(T* block, int64_t width) { std::memset(block, 0, width * stride * sizeof(T)); }
 
-  // block -> (block - mean) * scale, both kept per position, and that times gain plus shift.
+  // out = (block - mean) * scale * gain + shift; mean and scale are kept per position.
   void norm(const T* block, T* out, T* mean, T* scale, const void* gain, const void* shift) {
     for (int i = 0; i < tile; i += w) {
-      Vec<T> sum{}, square{};
-      for (int64_t c = 0; c < p.width; ++c) sum += load(block + c * stride + i);
-      const Vec<T> middle = sum / T(p.width);
-      for (int64_t c = 0; c < p.width; ++c) {
-        const Vec<T> off = load(block + c * stride + i) - middle;
-        square += off * off;
-      }
-      Vec<T> factor = square / T(p.width) + T(p.epsilon);
-      for (int lane = 0; lane < w; ++lane) factor[lane] = T(1) / std::sqrt(factor[lane]);
-      store(mean + i, middle), store(scale + i, factor);
+      const ColumnNorm<T> normal(block + i, stride, p.width, p.epsilon);
+      store(mean + i, normal.mean), store(scale + i, normal.scale);
       for (int64_t c = 0; c < p.width; ++c)
-        store(out + c * stride + i, (load(block + c * stride + i) - middle) * factor * weights(gain)[c] + weights(shift)[c]);
+        store(out + c * stride + i, normal(load(block + c * stride + i), weights(gain)[c], weights(shift)[c]));
     }
   }
 
@@ -80,7 +77,7 @@ template <class T> struct FeedForward {
     columns = p.length - start < tile ? p.length - start : tile;
     fetch(x, p.x, p.width, batch, start);
     fetch(gathered, p.gathered, p.inner, batch, start);
-    T* const merged = fed;  // free until then
+    T* const merged = fed;  // unused until the feed-forward
     apply(merged, p.width, {weights(p.merge), 1, p.inner}, gathered, p.inner, p.merge_bias);
     const bool drops = p.keep_merged.data != nullptr;
     if (drops) fetch(keep_merged, p.keep_merged, p.width, batch, start);
@@ -120,12 +117,12 @@ template <class T> struct FeedForward {
     T* const rows = narrow_sums + p.wide * room;  // vectors of `room`: see FeedForwardProblem
     fetch(grad, p.grad_out, p.width, batch, start);
     if (!p.pre) {
-      // Of the last norm only its statistics are needed.
+      // Only the statistics of the last norm are needed.
       feed();
       norm(fed, grad_normed, last_mean, last_scale, p.last_gain, p.last_shift);
       norm_backward(grad, fed, last_mean, last_scale, p.last_gain, rows + 4 * room, rows + 5 * room);
     }
-    // grad is that of the stream before the last norm: the residual's, and, where kept, the feed-forward's.
+    // grad is now that of the stream before the last norm: of the residual and, times keep_fed, of the feed-forward.
     T* const of_fed = grad_sum;
     kept_gradient(of_fed, grad, p.keep_fed, keep_fed);
     row_sums(of_fed, p.width, rows + 1 * room);
@@ -145,7 +142,8 @@ template <class T> struct FeedForward {
       std::memcpy(grad_normed, grad, p.width * stride * sizeof(T));
     apply(grad_normed, p.width, {weights(p.widen), 1 * p.width, 1}, grad_hidden, p.wide);
     norm_backward(grad_normed, x, first_mean, first_scale, p.first_gain, rows + 2 * room, rows + 3 * room);
-    if (p.pre) each(p.width, [&](int64_t, int64_t i) { store(grad_normed + i, load(grad_normed + i) + load(grad + i)); });
+    if (p.pre)
+      each(p.width, [&](int64_t, int64_t i) { store(grad_normed + i, load(grad_normed + i) + load(grad + i)); });
     put(grad_normed, p.grad_x, p.width, batch, start);
     T* const of_merged = grad_sum;
     kept_gradient(of_merged, grad_normed, p.keep_merged, keep_merged);
@@ -158,11 +156,13 @@ template <class T> struct FeedForward {
   }
 
   void kept_gradient(T* out, const T* of, const View& kept, const T* keep) {
-    each(p.width, [&](int64_t, int64_t i) { store(out + i, kept.data ? load(of + i) * load(keep + i) : load(of + i)); });
+    each(p.width,
+         [&](int64_t, int64_t i) { store(out + i, kept.data ? load(of + i) * load(keep + i) : load(of + i)); });
   }
 
-  // Gradient of a norm's result -> of its input, in place; those of gain and shift are added up.
-  void norm_backward(T* of, const T* input, const T* mean, const T* scale, const void* gain, T* gain_sums, T* shift_sums) {
+  // Turns the gradient of the result of a norm into that of its input, in place; adds up those of gain and shift.
+  void norm_backward(T* of, const T* input, const T* mean, const T* scale, const void* gain, T* gain_sums,
+                     T* shift_sums) {
     for (int64_t c = 0; c < p.width; ++c) {
       Vec<T> gains{}, shifts{};
       for (int i = 0; i < tile; i += w) {
@@ -194,27 +194,15 @@ template <class T> struct FeedForward {
     }
   }
 
-  // Positions one after the other, so that each is a row of vectors.
+  // To position-major: each position becomes a row of vectors.
   void turn(const T* block) { LOGSPARSE_ISA::turn(block, stride, turned, p.width_room(), p.width, tile); }
 
-  // sums[r][c] += sum over positions of rows[r] times what was turned.
+  // sums[r][c] += sum over positions of rows[r] * turned[c].
   void outer(T* sums, const T* rows, int64_t count) {
-    multiply(sums, p.width_room(), count, p.width, Factors<T>{rows, 1, stride}, Terms<T>{turned, tile, p.width_room(), 1});
+    multiply(sums, p.width_room(), count, p.width, Factors<T>{rows, 1, stride},
+             Terms<T>{turned, tile, p.width_room(), 1});
   }
 };
-
-template <class T> void run_feed_forward(const FeedForwardProblem& p, bool backward) {
-  Pieces count;
-  const int64_t tasks = p.batch * FeedForward<T>(p, count, backward).tiles;
-  team(p.threads, count.used, [&](char* memory, int thread) {
-    Pieces own{memory};
-    FeedForward<T> work(p, own, backward);
-    T* const sums = backward ? static_cast<T*>(p.sums) + thread * p.sums_size : nullptr;
-    // A fixed share for each thread: the same sums in the same order, run after run.
-#pragma omp for schedule(static)
-    for (int64_t task = 0; task < tasks; ++task) backward ? work.backward(task, sums) : work.forward(task);
-  });
-}
 
 }  // namespace LOGSPARSE_ISA
 }  // namespace logsparse

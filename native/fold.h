@@ -1,10 +1,10 @@
 // Attention over a pattern that repeats: its distances are s + m * h for a few s below h and all m >= 0 (`restart`).
-// Here stand its products, and the walk through rows and keys that both passes of folded.h share.
+// This file has its products and the iteration over rows and keys that both passes of folded.h share.
 //
 // Position l is h * t + r. Rows of a vector of residues r see, at distance s + h * (t - t'), keys h * t' + r - s: for
 // one s, one vector of keys serves all rows t >= t', and one vector of rows all keys t' <= t. So scores, results and
-// gradients become small matrix products over t and t', lane by lane, with most of their numbers in registers. The
-// tiles of tiles.h must load one side of each product anew, mostly across lines of the cache.
+// gradients become small matrix products over t and t', lane by lane, with most operands in registers. The tiles of
+// tiles.h load one operand of each product from memory, mostly across cache lines.
 #pragma once
 #include <type_traits>
 
@@ -14,13 +14,13 @@ namespace logsparse {
 namespace LOGSPARSE_ISA {
 
 constexpr int fold_keys = 8;  // keys t' of a piece, with a running maximum from piece to piece
-// What fills the registers, of which there are 32 or 16: rows t, channels of a result, keys that all rows of a block
-// see, and keys among the rows' own, of which row n sees only the first n + 1.
+// Block sizes that fill the 32 or 16 registers: rows t, channels of a result, keys that all rows of a block see, and
+// keys among the rows' own, of which row n sees the first n + 1.
 constexpr int fold_rows = LOGSPARSE_BYTES == 64 ? 8 : 4, fold_channels = 3;
 constexpr int fold_full = LOGSPARSE_BYTES == 64 ? 3 : 2, fold_own = 4;
 
-// How many distances come before the pattern repeats, if it does so exactly up to the length; otherwise 0. The first
-// distance that is not among them is h.
+// Number of distances before the pattern repeats, if it repeats exactly up to the length; otherwise 0. The next
+// distance is h.
 inline int64_t distances_before_repeat(const Problem& p) {
   for (int64_t n = 1; n < p.distance_count && 2 * p.distances[n] < p.length; ++n) {
     const int64_t h = p.distances[n];
@@ -38,19 +38,19 @@ template <class T> bool can_fold(const Problem& p) {
   return h >= lanes<T> && (h + lanes<T> - 1) / lanes<T> * lanes<T> * 2 <= h * 3;
 }
 
-// Calls body with the number as a constant: 1 ... most.
+// Calls body with the number, 1 to `most`, as a compile-time constant.
 template <int most, class Body> LOGSPARSE_INLINE void with_constant(int64_t number, Body body) {
   if constexpr (most > 1)
     if (number < most) return with_constant<most - 1>(number, body);
   body(std::integral_constant<int, most>());
 }
 
-// Cells of a piece stand distance by distance, key by key, one vector for each row that sees the key, and nothing in
-// between: all R rows see the first `full` keys; of the rows' own keys, number n is seen by the rows from n on. Row r
-// of key n stands at key_start(R, n, own) + r.
+// Cells of a piece are stored by distance, then by key, one vector per row that sees the key, without gaps: all R rows
+// see the first `full` keys; of the rows' own keys, number n is seen by the rows from n on. Row r of key n is at
+// key_start(R, n, own) + r.
 constexpr int64_t key_start(int64_t R, int64_t n, bool own) { return own ? n * R - n * (n + 1) / 2 : n * R; }
 
-// Where K keys stand in packed memory.
+// Addresses of K keys in packed memory.
 template <class T, int K> struct Keys {
   T* at[K];
   Keys(T* data, const int64_t* offsets) {
@@ -135,7 +135,7 @@ LOGSPARSE_INLINE void add_own_keys(Vec<T> (&sums)[R][C], const T* weights, const
 }
 
 // sum[r][c] += sum over distances m and keys k of weights[m][k][r] * keys[m][k][c], for C channels. Of the keys, `full`
-// are seen by all rows; where `own`, R more follow, key n of which is seen by the rows from n on.
+// are seen by all rows; with `own`, R more follow, key n of which is seen by the rows from n on.
 template <class T, int R, int C>
 __attribute__((noinline)) void fold_combine(T* sum, int64_t width, const T* weights, const T* keys,
                                             const int64_t* offsets, int64_t count, int64_t full, bool own) {
@@ -159,7 +159,7 @@ __attribute__((noinline)) void fold_combine(T* sum, int64_t width, const T* weig
   }
 }
 
-// What both directions share: the walk through rows and keys, and scores of a piece of it.
+// Shared by both passes: iteration over rows and keys, and the scores of a piece.
 template <class T> struct Fold : HeadPass<T> {
   using HeadPass<T>::p;
   using HeadPass<T>::span;
@@ -169,7 +169,7 @@ template <class T> struct Fold : HeadPass<T> {
   int64_t residue = 0;     // of the first lane
   int64_t first = 0, rows = 0;           // rows t of a block
   int64_t from = 0, keys = 0, full = 0;  // keys t' of a piece, and how many of them all rows see
-  int64_t *width_offsets, *value_offsets;  // where the vector of each distance and key stands in packed memory
+  int64_t *width_offsets, *value_offsets;  // offsets of the vector of each distance and key in packed memory
   Bits<T> row_hash[fold_rows];
 
   Fold(const Problem& problem, Pieces& own)
@@ -209,7 +209,7 @@ template <class T> struct Fold : HeadPass<T> {
       for (int64_t m = 0; m < count; ++m)
         for (int64_t k = 0; k < keys; ++k) {
           const int64_t key = h * (from + k) + residue - p.distances[m];
-          const uint64_t shifted = key <= -w ? 0 : uint64_t(key + tile);  // wholly before the sequence: zeros
+          const uint64_t shifted = key <= -w ? 0 : uint64_t(key + tile);  // entirely before the sequence: zeros
           width_offsets[m * fold_keys + k] = int64_t(shifted / tile) * width_block + int64_t(shifted % tile);
           if (two) value_offsets[m * fold_keys + k] = int64_t(shifted / tile) * value_block + int64_t(shifted % tile);
         }
@@ -239,7 +239,7 @@ template <class T> struct Fold : HeadPass<T> {
     }
   }
 
-  // The block's rows side by side, [c][r]: all distances read them, and where they stand they may cross cache lines.
+  // Copies the rows of the block to [c][r]: all distances read them, and in packed memory they may cross cache lines.
   void copy_rows(T* to, const Packed<T>& packed) const {
     for (int64_t r = 0; r < rows; ++r) {
       const T* const row = packed.at(position(r));
@@ -272,7 +272,7 @@ template <class T> struct Fold : HeadPass<T> {
     }
   }
 
-  // Calls body(where it stands, m, k, whether lanes of the key are before the sequence) for each cell of a row.
+  // Calls body(offset, m, k, partial) for each cell of a row; partial: some lanes of the key precede the sequence.
   template <class Body> LOGSPARSE_INLINE void each_cell(int64_t r, Body body) const {
     const int64_t own = keys > full ? r + 1 : 0, seen = full, step = rows * w;
     const int64_t size = full * step + (keys > full ? (key_start(rows, rows, true) + rows) * w : 0);

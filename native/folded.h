@@ -1,6 +1,5 @@
 // q, k, v -> out and log-sum-exp, and with the gradient of out -> gradients of q, k, v, over a pattern that repeats:
-// one vector of residues after the other, blocks of rows, pieces of keys (fold.h). Threads that share a head have no
-// backward pass here.
+// vectors of residues, blocks of rows, pieces of keys (fold.h). The backward pass needs a head per thread.
 #pragma once
 #include <type_traits>
 
@@ -45,7 +44,7 @@ template <class S, class T> struct FoldedForward : Fold<T> {
   using Fold<T>::w;
   using Fold<T>::rows;
   static constexpr int phases = 1;
-  static constexpr T lowest = T(-1e30);  // finite: a row's running maximum before its first cell
+  static constexpr T lowest = T(-1e30);  // running maximum of a row before its first cell; finite
   Packed<T> q, k, v;
   T *row, *scores, *sum, *maximum, *total;
   const T scale;
@@ -53,8 +52,8 @@ template <class S, class T> struct FoldedForward : Fold<T> {
   FoldedForward(const Problem& problem, Pieces& shared, Pieces& own)
       : Fold<T>(problem, own), scale(T(log2_e / __builtin_sqrt(double(p.width)))) {
     const int64_t blocks = (p.length + tile - 1) / tile;
-    for (Packed<T>* packed : {&q, &k}) *packed = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
-    v = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
+    for (Packed<T>* packed : {&q, &k}) *packed = Packed<T>::take(shared, blocks, p.width);
+    v = Packed<T>::take(shared, blocks, p.value_width);
     row = own.take<T>(fold_rows * p.width * w), sum = own.take<T>(fold_rows * p.value_width * w);
     scores = own.take<T>(this->room());
     maximum = own.take<T>(fold_rows * w), total = own.take<T>(fold_rows * w);
@@ -63,17 +62,10 @@ template <class S, class T> struct FoldedForward : Fold<T> {
   void ready(int64_t head, bool differs) {
     if (differs)
       for (const Packed<T>& packed : {q, k, v}) clear_ends(packed, span.blocks);
-    if (span.begin > p.first_row) {
-      clear_rows(Head<S>(p.out, p, head, p.first_row), p.value_width, span.begin - p.first_row);
-      std::memset(this->lse_of(head) + p.first_row - span.begin, 0, (span.begin - p.first_row) * sizeof(T));
-    }
+    this->template clear_padding<S>(head);
   }
 
-  void prepare(int64_t head, int64_t b, int64_t end) {
-    pack(q, b, end, Head<S>(p.q, p, head, span.begin), 0, span.length, scale);
-    pack(k, b, end, Head<S>(p.k, p, head, span.begin), 0, span.length, T(1));
-    pack(v, b, end, Head<S>(p.v, p, head, span.begin), 0, span.length, T(1));
-  }
+  void prepare(int64_t head, int64_t b, int64_t end) { this->template pack_inputs<S>(q, k, v, head, b, end, scale); }
 
   void whole(int64_t head) {
     prepare(head, 0, span.blocks);
@@ -100,7 +92,7 @@ template <class S, class T> struct FoldedForward : Fold<T> {
     });
   }
 
-  // Scores of a piece become weights relative to the running maximum; sums so far shrink accordingly.
+  // Turns the scores of a piece into weights relative to the running maximum; rescales the sums so far.
   void softmax() {
     for (int64_t r = 0; r < rows; ++r) {
       const Vec<T> before = load(maximum + r * w);
@@ -137,7 +129,7 @@ template <class S, class T> struct FoldedForward : Fold<T> {
   }
 };
 
-// A thread has a head of its own: keys get their gradients where they stand, vector by vector.
+// Each thread has a head of its own: gradients of keys are accumulated in place, vector by vector.
 template <class S, class T> struct FoldedBackward : Fold<T> {
   using Fold<T>::p;
   using Fold<T>::span;
@@ -145,7 +137,7 @@ template <class S, class T> struct FoldedBackward : Fold<T> {
   using Fold<T>::w;
   using Fold<T>::rows;
   static constexpr int phases = 0;
-  static constexpr T never = T(1e30);  // log-sum-exp of a row that is not ours: its weights become exactly 0
+  static constexpr T never = T(1e30);  // log-sum-exp of a row outside this pass: its weights become exactly 0
   Packed<T> q, k, v, grad, sum_k, sum_v;
   T *lse, *delta, *row, *grad_row, *weights, *slopes, *sum_q;
   const T scale;
@@ -153,9 +145,8 @@ template <class S, class T> struct FoldedBackward : Fold<T> {
   FoldedBackward(const Problem& problem, Pieces& shared, Pieces& own)
       : Fold<T>(problem, own), scale(T(1 / __builtin_sqrt(double(p.width)))) {
     const int64_t blocks = (p.length + tile - 1) / tile;
-    for (Packed<T>* packed : {&q, &k, &sum_k}) *packed = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
-    for (Packed<T>* packed : {&v, &grad, &sum_v})
-      *packed = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
+    for (Packed<T>* packed : {&q, &k, &sum_k}) *packed = Packed<T>::take(shared, blocks, p.width);
+    for (Packed<T>* packed : {&v, &grad, &sum_v}) *packed = Packed<T>::take(shared, blocks, p.value_width);
     lse = own.take<T>((blocks + 1) * tile), delta = own.take<T>((blocks + 1) * tile);
     row = own.take<T>(fold_rows * p.width * w), grad_row = own.take<T>(fold_rows * p.value_width * w);
     weights = own.take<T>(this->room()), slopes = own.take<T>(this->room());
@@ -167,22 +158,18 @@ template <class S, class T> struct FoldedBackward : Fold<T> {
       for (const Packed<T>& packed : {q, k, v, grad}) clear_ends(packed, span.blocks);
       for (int64_t i = 0; i < (span.blocks + 1) * tile; ++i) lse[i] = never, delta[i] = 0;
     }
-    // Rows that others compute add to what stands here.
-    clear_rows(Head<S>(p.grad_q, p, head, 0), p.width, span.begin + span.first_row);
-    clear_rows(Head<S>(p.grad_k, p, head, 0), p.width, span.begin);
-    clear_rows(Head<S>(p.grad_v, p, head, 0), p.value_width, span.begin);
+    // The pass over dense rows adds to these gradients.
+    this->template clear_gradients<S>(head, span.begin + span.first_row);
   }
   void prepare(int64_t, int64_t, int64_t) {}
   void phase(int, int64_t, int64_t) {}
 
   void pack_all(int64_t head) {
-    pack(q, 0, span.blocks, Head<S>(p.q, p, head, span.begin), 0, span.length, T(scale * log2_e));
-    pack(k, 0, span.blocks, Head<S>(p.k, p, head, span.begin), 0, span.length, T(1));
-    pack(v, 0, span.blocks, Head<S>(p.v, p, head, span.begin), 0, span.length, T(1));
+    this->template pack_inputs<S>(q, k, v, head, 0, span.blocks, T(scale * log2_e));
     pack(grad, 0, span.blocks, Head<S>(p.grad_out, p, head, span.begin), span.first_row, span.length, T(1));
     pack(sum_v, 0, span.blocks, Head<S>(p.out, p, head, span.begin), span.first_row, span.length, T(1));
     for (int64_t l = span.first_row; l < span.length; ++l) lse[l] = this->lse_of(head)[l];
-    // The mean of a row's score gradients, weighted: its result times the gradient of its result.
+    // Weighted mean of the score gradients of a row: its result times the gradient of its result.
     for (int64_t l = 0; l < span.blocks * tile; l += w) {
       const T *const x = sum_v.at(l), *const y = grad.at(l);
       Vec<T> mean{};
@@ -217,11 +204,11 @@ template <class S, class T> struct FoldedBackward : Fold<T> {
         }
       });
     }
-    write_keys(head, sum_k, p.grad_k, T(ln_2));  // q was packed with log2(e) on it
+    write_keys(head, sum_k, p.grad_k, T(ln_2));  // q was packed times log2(e)
     write_keys(head, sum_v, p.grad_v, T(1));
   }
 
-  // Products become the cells' weights and their scores' gradients.
+  // Turns products into the weights of the cells and the gradients of their scores.
   void weigh() {
     const Mask<T> in_period = iota<T>(T(0)) < all<T>(T(this->h - this->residue));
     for (int64_t r = 0; r < rows; ++r) {
@@ -237,7 +224,7 @@ template <class S, class T> struct FoldedBackward : Fold<T> {
     }
   }
 
-  // What was added behind the end of a block belongs to the next one.
+  // Sums beyond the end of a block belong to the next one.
   void write_keys(int64_t head, const Packed<T>& sum, const View& view, T factor) {
     for (int64_t b = 0; b < span.blocks; ++b) {
       for (int64_t c = 0; c < sum.width; ++c) {

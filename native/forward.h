@@ -8,20 +8,20 @@
 namespace logsparse {
 namespace LOGSPARSE_ISA {
 
-// How many distances reach a row of the tile that starts at `start`.
+// Number of distances within reach of the tile that starts at `start`.
 LOGSPARSE_INLINE int64_t distances_in_reach(const Problem& p, int64_t start) {
   int64_t count = p.distance_count;
   while (p.distances[count - 1] > start + tile - 1) --count;
   return count;
 }
 
-// `Cells` says which cells a tile looks at: the pattern's (Sparse), or all before (Dense, in dense.h).
+// `Cells` are the cells that a tile sees: the pattern's (Sparse), or all before it (Dense, in dense.h).
 template <class S, class T, template <class> class Cells> struct Forward : HeadPass<T> {
   using HeadPass<T>::p;
   using HeadPass<T>::span;
   using HeadPass<T>::dropout;
   static constexpr int phases = 1;
-  static constexpr T lowest = T(-1e30);  // finite: a row's running maximum before its first cell
+  static constexpr T lowest = T(-1e30);  // running maximum of a row before its first cell; finite
   Packed<T> k, v, q, sum;
   T *scores, *maximum, *total, *rescale;
   const T scale;
@@ -29,20 +29,17 @@ template <class S, class T, template <class> class Cells> struct Forward : HeadP
   Forward(const Problem& problem, Pieces& shared, Pieces& own)
       : HeadPass<T>(problem), scale(T(log2_e / __builtin_sqrt(double(p.width)))) {
     const int64_t blocks = (p.length + tile - 1) / tile;
-    k = {shared.take<T>(Packed<T>::size(blocks, p.width)), p.width};
-    v = {shared.take<T>(Packed<T>::size(blocks, p.value_width)), p.value_width};
-    q = {own.take<T>(Packed<T>::size(stretch, p.width)), p.width};
-    sum = {own.take<T>(Packed<T>::size(1, p.value_width)), p.value_width};
+    k = Packed<T>::take(shared, blocks, p.width);
+    v = Packed<T>::take(shared, blocks, p.value_width);
+    q = Packed<T>::take(own, stretch, p.width);
+    sum = Packed<T>::take(own, 1, p.value_width);
     scores = own.take<T>(Cells<T>::chunk * tile);
     maximum = own.take<T>(tile), total = own.take<T>(tile), rescale = own.take<T>(tile);
   }
 
   void ready(int64_t head, bool differs) {
     if (differs) clear_ends(k, span.blocks), clear_ends(v, span.blocks);
-    if (span.begin > p.first_row) {
-      clear_rows(Head<S>(p.out, p, head, p.first_row), p.value_width, span.begin - p.first_row);
-      std::memset(this->lse_of(head) + p.first_row - span.begin, 0, (span.begin - p.first_row) * sizeof(T));
-    }
+    this->template clear_padding<S>(head);
   }
 
   void prepare(int64_t head, int64_t b, int64_t end) {
@@ -50,7 +47,7 @@ template <class S, class T, template <class> class Cells> struct Forward : HeadP
     pack(v, b, end, Head<S>(p.v, p, head, span.begin), 0, span.length, T(1));
   }
 
-  // Stretch by stretch, so that what was packed last is still in the cache when its rows are computed.
+  // In stretches of blocks, so that packed keys and values are still in the cache when their rows are computed.
   void whole(int64_t head) {
     for (int64_t b = 0; b < span.blocks; b += stretch) {
       const int64_t end = b + stretch < span.blocks ? b + stretch : span.blocks;
@@ -83,8 +80,8 @@ template <class S, class T, template <class> class Cells> struct Forward : HeadP
     finish(head, b * tile);
   }
 
-  // Scores of a chunk become weights relative to the running maximum. `cells` is a copy, since what is stored could
-  // change the original, for all that the compiler knows.
+  // Turns the scores of a chunk into weights relative to the running maximum. `cells` is passed by value: the stores
+  // might alias the original.
   void softmax(const Cells<T> cells) {
     constexpr int w = lanes<T>;
     T* const scores = this->scores;
@@ -136,7 +133,7 @@ template <class S, class T, template <class> class Cells> struct Forward : HeadP
 
 // The pattern's cells of a tile of rows, a chunk of distances at a time; m counts distances of the chunk.
 template <class T> struct Sparse {
-  static constexpr int chunk = 48;  // distances whose scores of one tile are held at a time
+  static constexpr int chunk = 48;  // distances per chunk
   const int64_t* const distances;
   const Reach back;
   const int64_t reach;

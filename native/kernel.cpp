@@ -1,4 +1,4 @@
-// The kernel's entries for one instruction set; CMake compiles this file once for each, with LOGSPARSE_ISA set.
+// Entry points of the kernel for one instruction set; CMake compiles this file once per set, as LOGSPARSE_ISA.
 #include <cmath>
 
 #include "advance.h"
@@ -7,8 +7,8 @@
 #include "dense.h"
 #include "draws.h"
 #include "feedforward.h"
-#include "quantile.h"
 #include "folded.h"
+#include "quantile.h"
 #include "step.h"
 
 namespace logsparse {
@@ -25,7 +25,7 @@ template <template <class, class> class Work> void dispatch(const Problem& p) {
 template <class S, class T> using SparseForward = Forward<S, T, Sparse>;
 template <class S, class T> using DenseForward = Forward<S, T, Dense>;
 
-// Dense rows are a shorter problem of their own; the others leave them out.
+// Dense rows are a shorter problem of their own; the sparse pass skips them.
 static Problem dense_part(Problem p) {
   p.length = p.dense_rows;
   return p;
@@ -48,8 +48,8 @@ void backward(const Problem& p) {
   if (p.dense_rows < p.length) {
     const bool own_heads = p.batch * p.heads >= p.threads;
     const Problem sparse = sparse_part(p);
-    // Folded gradients read the result, which has lost digits in bfloat16.
-    folds(p) && own_heads && p.type != Type::bfloat16 ? dispatch<FoldedBackward>(sparse) : dispatch<Backward>(sparse);
+    // Folded gradients read the result, which is rounded in bfloat16.
+    folds(p) && own_heads&& p.type != Type::bfloat16 ? dispatch<FoldedBackward>(sparse) : dispatch<Backward>(sparse);
   }
   if (p.dense_rows == 0) return;
   Problem dense = dense_part(p);
@@ -57,14 +57,14 @@ void backward(const Problem& p) {
   dispatch<DenseBackward>(dense);
 }
 
+template <template <class> class Work, class P> void run_typed(const P& p, bool backward) {
+  p.type == Type::float64 ? run_layer<Work, double>(p, backward) : run_layer<Work, float>(p, backward);
+}
+
 void step(const StepProblem& p) { p.type == Type::float64 ? run_step<double>(p) : run_step<float>(p); }
 void advance(const AdvanceProblem& p) { p.type == Type::float64 ? run_advance<double>(p) : run_advance<float>(p); }
-void convolve(const ConvolveProblem& p, bool with_gradient) {
-  p.type == Type::float64 ? run_convolve<double>(p, with_gradient) : run_convolve<float>(p, with_gradient);
-}
-void feed_forward(const FeedForwardProblem& p, bool with_gradient) {
-  p.type == Type::float64 ? run_feed_forward<double>(p, with_gradient) : run_feed_forward<float>(p, with_gradient);
-}
+void convolve(const ConvolveProblem& p, bool with_gradient) { run_typed<Convolve>(p, with_gradient); }
+void feed_forward(const FeedForwardProblem& p, bool with_gradient) { run_typed<FeedForward>(p, with_gradient); }
 
 void student_t(const StudentTProblem& p) { StudentT{p}.run(); }
 

@@ -1,20 +1,21 @@
 // Strided memory of any layout and type <-> packed heads.
 //
-// A head is packed as blocks of `tile` positions, each block channel-first: block b, channel c, position l stands at
-// [b][c][l]. A row carries `spill` further positions of the next block, so that a vector pair starting anywhere in a
-// block is one piece of memory. One zero block stands before the first and one after the last: a cell outside the
-// series reads zeros. Packed like this, no length makes channels collide in the cache, and a distance touches few pages.
+// A head is packed as blocks of `tile` positions, each block channel-first: block b, channel c, position l is at
+// [b][c][l]. A row repeats the first `spill` positions of the next block, so that a vector pair starting anywhere in a
+// block is contiguous. A zero block precedes the first and follows the last, so that cells outside the sequence read
+// zeros. In this layout no length makes channels collide in the cache, and a distance touches few pages.
 #pragma once
 #include <cstring>
 #include <utility>
 
 #include "problem.h"
+#include "scratch.h"
 #include "simd.h"
 
 namespace logsparse {
 namespace LOGSPARSE_ISA {
 
-constexpr int tile = 64;  // positions a block
+constexpr int tile = 64;  // positions per block
 template <class T> constexpr int pair = 2 * lanes<T>;
 template <class T> constexpr int spill = pair<T>;
 template <class T> constexpr int64_t row_stride = tile + spill<T>;
@@ -49,13 +50,17 @@ template <class S> struct Head {
   // Head number `head` of all batch rows, from position `from` on.
   Head(const View& view, const Problem& p, int64_t head, int64_t from)
       : data(static_cast<S*>(view.data) + head / p.heads * view.batch + head % p.heads * view.head + from * view.row),
-        row(view.row), channel(view.channel) {}
+        row(view.row),
+        channel(view.channel) {}
   Head(S* first, int64_t row_stride, int64_t channel_stride) : data(first), row(row_stride), channel(channel_stride) {}
 };
 
 template <class T> struct Packed {
   T* data;
   int64_t width;
+  static Packed take(Pieces& pieces, int64_t blocks, int64_t width) {
+    return {pieces.take<T>(size(blocks, width)), width};
+  }
   int64_t block_size() const { return width * row_stride<T>; }
   static int64_t size(int64_t blocks, int64_t width) { return (blocks + 2) * width * row_stride<T>; }
   T* block(int64_t b) const { return data + (b + 1) * block_size(); }
@@ -65,8 +70,8 @@ template <class T> struct Packed {
   }
 };
 
-// Row-major sources are turned a square of lanes x lanes at a time: zipping the upper with the lower half of the rows
-// log2(lanes) times is a transposition.
+// Row-major sources are transposed in squares of lanes x lanes: zipping the upper with the lower half of the rows
+// log2(lanes) times.
 template <class T, size_t... I> LOGSPARSE_INLINE void zip(Vec<T>& a, Vec<T>& b, std::index_sequence<I...>) {
   constexpr int w = lanes<T>;
   const Vec<T> low = __builtin_shufflevector(a, b, (I % 2 * w + I / 2)...);
@@ -108,7 +113,7 @@ template <class T> void turn(const T* from, int64_t from_row, T* to, int64_t to_
     for (int64_t c = 0; c < columns; ++c) to[c * to_row + r] = from[r * from_row + c];
 }
 
-// Full squares of a row-major tile; returns how many channels that took care of.
+// Packs the full squares of a row-major tile; returns the number of channels done.
 template <class S, class T> int64_t pack_squares(T* block, int64_t width, const S* in, int64_t stride, T factor) {
   constexpr int w = lanes<T>;
   const int64_t whole = width / w * w;
@@ -139,8 +144,8 @@ template <class T> int64_t unpack_squares(const T* block, int64_t width, T* out,
 }
 template <class T> int64_t unpack_squares(const T*, int64_t, bfloat16*, int64_t, T) { return 0; }
 
-// Positions of the source around [from, to) fill the blocks [b, end); positions outside [from, to) become zero. Channel
-// by channel through several blocks: the source is then read as few long streams, which the hardware can foresee.
+// Fills the blocks [b, end) from the source; positions outside [from, to) become zero. Several blocks per channel: the
+// source is then read in few long streams, which the hardware prefetches.
 template <class S, class T>
 void pack(const Packed<T>& packed, int64_t b, int64_t end, const Head<S>& source, int64_t from, int64_t to, T factor) {
   int64_t done = 0;
@@ -148,7 +153,8 @@ void pack(const Packed<T>& packed, int64_t b, int64_t end, const Head<S>& source
   if (source.channel == 1 && source.row != 1)
     for (int64_t block = b; block < end; ++block)
       if (inside(block))
-        done = pack_squares(packed.block(block), packed.width, source.data + block * tile * source.row, source.row, factor);
+        done = pack_squares(packed.block(block), packed.width, source.data + block * tile * source.row, source.row,
+                            factor);
   for (int64_t c = 0; c < packed.width; ++c) {
     const S* const in = source.data + c * source.channel;
     for (int64_t block = b; block < end; ++block) {
@@ -166,7 +172,7 @@ void pack(const Packed<T>& packed, int64_t b, int64_t end, const Head<S>& source
   }
 }
 
-// The blocks before the first and after the last stay zero; only what they share with a neighbour is written by pack.
+// Zeros the blocks before the first and after the last; pack writes only what they share with a neighbour.
 template <class T> void clear_ends(const Packed<T>& packed, int64_t blocks) {
   std::memset(packed.block(-1), 0, packed.block_size() * sizeof(T));
   std::memset(packed.block(blocks), 0, packed.block_size() * sizeof(T));
@@ -174,7 +180,7 @@ template <class T> void clear_ends(const Packed<T>& packed, int64_t blocks) {
     std::memset(packed.block(blocks - 1) + c * row_stride<T> + tile, 0, spill<T> * sizeof(T));
 }
 
-// Positions [lo, hi) of a tile go to rows start + lo ... of the target; with `add`, on top of what stands there.
+// Writes positions [lo, hi) of a tile to rows start + lo ... of the target, or adds them if `add`.
 template <class S, class T>
 void unpack(const T* block, int64_t width, const Head<S>& target, int64_t start, int64_t lo, int64_t hi, T factor,
             bool add = false) {
@@ -201,7 +207,7 @@ void unpack(const T* block, int64_t width, const Head<S>& target, int64_t start,
   }
 }
 
-// Rows [0, count) become zero: what padding gives, and what it gets as gradient.
+// Zeros rows [0, count): results and gradients of padding.
 template <class S> void clear_rows(const Head<S>& target, int64_t width, int64_t count) {
   for (int64_t l = 0; l < count; ++l)
     for (int64_t c = 0; c < width; ++c) target.data[l * target.row + c * target.channel] = S(0);

@@ -7,7 +7,7 @@
 namespace logsparse {
 namespace LOGSPARSE_ISA {
 
-// The factor of term n in row r stands at data[n * step + r * row].
+// The factor of term n in row r is at data[n * step + r * row].
 template <class T> struct Factors {
   const T* data;
   int64_t step, row;
@@ -19,7 +19,8 @@ template <class T> struct Terms {
   int64_t count, outer, taps;
 };
 
-// out[r][i] = first[r], or itself without one, + sum over terms n of factor[n][r] * term[n][i], for R rows and V vectors i.
+// out[r][i] = first[r], or itself without one, + sum over terms n of factor[n][r] * term[n][i], for R rows and V
+// vectors i.
 template <class T, int R, int V>
 void add_product(T* out, int64_t out_row, Factors<T> factors, Terms<T> terms, const T* first) {
   constexpr int w = lanes<T>;
@@ -53,8 +54,8 @@ void add_product(T* out, int64_t out_row, Factors<T> factors, Terms<T> terms, co
   }
 }
 
-// The same for any number of rows, and for columns up to `columns`, rounded up to whole vectors: whoever calls has room for
-// them, in `out` and behind the terms.
+// The same for any number of rows and columns. Columns are rounded up to whole vectors: the caller provides room for
+// them in `out` and after the terms.
 template <class T>
 void multiply(T* out, int64_t out_row, int64_t rows, int64_t columns, Factors<T> factors, Terms<T> terms,
               const T* first = nullptr) {

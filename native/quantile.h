@@ -1,4 +1,5 @@
-// Normal deviates and degrees of freedom -> quantiles of the Student-t law, by the surface that model/inverse_cdf.py describes.
+// Normal deviates and degrees of freedom -> quantiles of the Student-t distribution, by the surface described in
+// model/inverse_cdf.py.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -14,7 +15,7 @@ struct StudentT {
   typedef Vec<double> V;
   const StudentTProblem& p;
 
-  // Each element by itself, whatever its neighbours.
+  // Elementwise: a result does not depend on its neighbours.
   V at(V deviate, V df) const {
     const V place = 2 * (1 / df - p.from) / (p.to - p.from) - 1, ratio = deviate / p.farthest;
     V share[most];
@@ -26,7 +27,7 @@ struct StudentT {
       const V next = 2 * place * last - before;
       before = last, last = next;
     }
-    // Clenshaw's recurrence, over an even function of the deviate.
+    // Clenshaw's recurrence for an even function of the deviate.
     const V x = 2 * ratio * ratio - 1;
     V one{}, two{};
     for (int64_t d = p.deviates - 1; d > 0; --d) {

@@ -1,4 +1,4 @@
-// Per-thread scratch memory, and the two ways of spreading heads and blocks over threads.
+// Per-thread scratch memory, and the ways to distribute work over threads.
 #pragma once
 #include <cstdlib>
 #include <new>
@@ -13,7 +13,7 @@
 namespace logsparse {
 namespace LOGSPARSE_ISA {
 
-// Kept from call to call when small: fresh pages cost more than a short sequence's whole attention.
+// Kept between calls if small: fresh pages cost more than the whole attention of a short sequence.
 struct Scratch {
   static constexpr size_t keep = size_t(16) << 20;
   void* data = nullptr;
@@ -35,7 +35,7 @@ struct Scratch {
   ~Scratch() { std::free(data); }
 };
 
-// Hands out aligned pieces of a scratch; with no memory behind it, it only counts.
+// Allocates aligned pieces of a scratch; without memory it only counts bytes.
 struct Pieces {
   char* data = nullptr;
   size_t used = 0;
@@ -46,8 +46,8 @@ struct Pieces {
   }
 };
 
-// A team of threads, each with `bytes` of its own memory, all of which run `body(memory, number)`; or none of them does, if memory
-// is missing for one: a thread that failed alone would leave the others waiting for it in the body's loops.
+// Runs `body(memory, number)` in a team of threads with `bytes` of memory each. If one allocation fails, no thread runs
+// the body: the others would wait for the failed one in its loops.
 template <class Body> void team(int threads, size_t bytes, Body body) {
   bool failed = false;
 #pragma omp parallel num_threads(threads)
@@ -69,12 +69,27 @@ template <class Body> void team(int threads, size_t bytes, Body body) {
   if (failed) throw std::bad_alloc();
 }
 
-constexpr int stretch = 16;  // blocks packed in one go
+// Work provides: a constructor (problem, own pieces, backward), tasks(), forward(task) and backward(task, sums), where
+// sums are the thread's own gradients of the weights.
+template <template <class> class Work, class T, class P> void run_layer(const P& p, bool backward) {
+  Pieces count;
+  const int64_t tasks = Work<T>(p, count, backward).tasks();
+  team(p.threads, count.used, [&](char* memory, int thread) {
+    Pieces own{memory};
+    Work<T> work(p, own, backward);
+    T* const sums = backward ? static_cast<T*>(p.sums) + thread * p.sums_size : nullptr;
+    // Fixed shares per thread: sums are added in the same order in every run.
+#pragma omp for schedule(static)
+    for (int64_t task = 0; task < tasks; ++task) backward ? work.backward(task, sums) : work.forward(task);
+  });
+}
 
-// Work has: a constructor (problem, shared pieces, own pieces); enter(head), which returns whether its span differs from the
-// last one's; ready(head, differs), for whoever owns the shared pieces; prepare(head, from, to); `phases` passes
-// phase(n, head, block) that may run in any order of blocks once the pass before is complete; and whole(head).
-// With at least as many heads as threads each thread takes whole heads; otherwise all threads share one head at a time.
+constexpr int stretch = 16;  // blocks packed at a time
+
+// Work provides: a constructor (problem, shared pieces, own pieces); enter(head), which returns true if its span
+// differs from the last one's; ready(head, differs), called once per head; prepare(head, from, to); `phases` passes
+// phase(n, head, block), whose blocks run in any order once the previous pass is complete; and whole(head). With at
+// least as many heads as threads each thread takes whole heads; otherwise all threads share one head at a time.
 template <class Work> void run(const Problem& p) {
   const int64_t heads = p.batch * p.heads;
   const bool together = heads < p.threads;
@@ -93,7 +108,8 @@ template <class Work> void run(const Problem& p) {
 #pragma omp single
         work.ready(head, differs);
 #pragma omp for schedule(static)
-        for (int64_t b = 0; b < blocks; b += stretch) work.prepare(head, b, b + stretch < blocks ? b + stretch : blocks);
+        for (int64_t b = 0; b < blocks; b += stretch)
+          work.prepare(head, b, b + stretch < blocks ? b + stretch : blocks);
         for (int n = 0; n < Work::phases; ++n) {
 #pragma omp for schedule(dynamic)
           for (int64_t b = 0; b < blocks; ++b) work.phase(n, head, b);

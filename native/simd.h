@@ -1,5 +1,5 @@
-// Vectors of the width this build is compiled for, with the few functions the kernel needs (2^x, log2 x, the dropout hash).
-// Written with compiler vector types, so that vectorisation never depends on the optimiser's mood.
+// Vectors of the width of this build, with the few functions that the kernel needs (2^x, log2 x, the dropout hash).
+// Compiler vector types, so that vectorization does not depend on the optimizer.
 #pragma once
 #include <cstdint>
 
@@ -37,16 +37,18 @@ template <class T> using Bits = typename Lanes<T>::Bits;
 template <class T> using Mask = typename Lanes<T>::Mask;
 template <class T> constexpr int lanes = LOGSPARSE_BYTES / sizeof(T);
 
-template <class T> LOGSPARSE_INLINE Vec<T> load(const T* p) { return *reinterpret_cast<const typename Lanes<T>::Loose*>(p); }
+template <class T> LOGSPARSE_INLINE Vec<T> load(const T* p) {
+  return *reinterpret_cast<const typename Lanes<T>::Loose*>(p);
+}
 template <class T> LOGSPARSE_INLINE void store(T* p, Vec<T> x) { *reinterpret_cast<typename Lanes<T>::Loose*>(p) = x; }
-// A vector that several products share: otherwise GCC makes its load part of each of them, and loads it as often.
+// Keeps a vector that several products share in a register: otherwise GCC folds its load into each of them.
 template <class V> LOGSPARSE_INLINE V in_register(V x) {
 #if defined(__x86_64__)
   asm("" : "+v"(x));
 #endif
   return x;
 }
-// Minus zero, not plus: that would turn -0 into 0, so that the compiler could not leave it out.
+// x - 0, not x + 0, which turns -0 into 0 and which the compiler therefore could not drop.
 template <class T> LOGSPARSE_INLINE Vec<T> all(T x) { return x - Vec<T>{}; }
 template <class T> LOGSPARSE_INLINE Vec<T> larger(Vec<T> a, Vec<T> b) { return a > b ? a : b; }
 template <class T> LOGSPARSE_INLINE Vec<T> iota(T start) {
@@ -55,7 +57,7 @@ template <class T> LOGSPARSE_INLINE Vec<T> iota(T start) {
   return x;
 }
 
-// Taylor factors ln(2)^n / n! of 2^x; on [-1/2, 1/2] the first term left out is below the rounding error.
+// Taylor coefficients ln(2)^n / n! of 2^x; on [-1/2, 1/2] the first omitted term is below the rounding error.
 constexpr double exp2_factor(int n) { return n == 0 ? 1.0 : exp2_factor(n - 1) * 0.693147180559945309417232 / n; }
 
 template <class T, int n, int last> struct Exp2Poly {
@@ -65,7 +67,7 @@ template <class T, int last> struct Exp2Poly<T, last, last> {
   static LOGSPARSE_INLINE Vec<T> at(Vec<T>) { return all<T>(T(exp2_factor(last))); }
 };
 
-// 2^x for x <= about 1: exactly 0 when it would underflow, NaN for NaN (the comparison is written so that NaN stays).
+// 2^x for x up to about 1: exactly 0 on underflow, NaN for NaN (the comparison keeps NaN).
 template <class T> LOGSPARSE_INLINE Vec<T> exp2(Vec<T> x) {
   using L = Lanes<T>;
   const Vec<T> lowest = all<T>(-T(L::bias));
@@ -93,7 +95,7 @@ template <class T> LOGSPARSE_INLINE Vec<T> log2(Vec<T> x) {
   return __builtin_convertvector(exponent, Vec<T>) + sum * z * T(2.8853900817779268147);
 }
 
-// The documented dropout hash: 32-bit arithmetic, also in 64-bit lanes. The same lines stand in attention/inputs.py.
+// The dropout hash of attention/inputs.py: 32-bit arithmetic, also in 64-bit lanes.
 template <class B> LOGSPARSE_INLINE B mix(B x) {
   constexpr uint32_t low = 0xFFFFFFFFu;
   x = ((x ^ (x >> 16)) * 0x7FEB352Du) & low;

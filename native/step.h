@@ -1,5 +1,5 @@
-// One query a path -> attention at one position: over cells of the history, which all paths of a series share, and over
-// the path's own steps. Paths go four at a time, so that each number of the history that is loaded serves four of them.
+// One query per path -> attention at one position: over cells of the history, which all paths of a series share, and
+// over the path's own steps. Four paths at a time, so that each loaded number of the history serves four of them.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -16,8 +16,8 @@ template <class T> struct Step {
   const StepProblem& p;
   const int64_t new_room, value_room;  // rounded up to whole pairs of vectors
   const T scale;
-  const bool neighbours;  // the history's cells follow each other: they are read where they lie
-  const int64_t* old_cells = nullptr;  // those that the series has
+  const bool neighbours;  // the cells of the history are contiguous and read in place
+  const int64_t* old_cells = nullptr;  // those of this series, after its start
   int64_t old_count = 0, old_room = 0;
   const T *k = nullptr, *v = nullptr;
   int64_t k_channel = 0, v_row = 0;
@@ -26,7 +26,9 @@ template <class T> struct Step {
   static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
   Step(const StepProblem& problem, Pieces& own)
-      : p(problem), new_room(round_up(p.new_count, pair)), value_room(round_up(p.value_width, pair)),
+      : p(problem),
+        new_room(round_up(p.new_count, pair)),
+        value_room(round_up(p.value_width, pair)),
         scale(T(1.4426950408889634074 / __builtin_sqrt(double(p.width)))),
         neighbours(p.old_count == 0 || p.old_cells[p.old_count - 1] - p.old_cells[0] == p.old_count - 1) {
     const int64_t room = round_up(p.old_count, pair);
@@ -51,7 +53,7 @@ template <class T> struct Step {
     for (; path < p.paths; ++path) paths_of<1>(series, head, path);
   }
 
-  // The history's cells side by side: keys channel by channel, values row by row.
+  // Copies the cells of the history: keys channel by channel, values row by row.
   void gather(const T* all_k, const T* all_v) {
     for (int64_t d = 0; d < p.width; ++d)
       for (int64_t m = 0; m < old_count; ++m) gathered_k[d * old_room + m] = all_k[d * p.history + old_cells[m]];
@@ -80,7 +82,7 @@ template <class T> struct Step {
       T* into = &sum[g * value_room];
       add_own(rows, &scores[g * room + old_room], into);
       T* out = static_cast<T*>(p.out) + ((series * p.paths + path + g) * p.heads + head) * p.value_width;
-      const T share = total[g] == 0 ? T(0) : T(1) / total[g];  // 0: a row of the padding, which sees nothing
+      const T share = total[g] == 0 ? T(0) : T(1) / total[g];  // 0: a row of padding, which sees nothing
       for (int64_t e = 0; e < p.value_width; ++e) out[e] = into[e] * share;
     }
   }
@@ -116,20 +118,21 @@ template <class T> struct Step {
       }
     } else {
       for (int64_t m = 0; m < p.new_count; ++m) {
-        T found = 0;
-        for (int64_t d = 0; d < p.width; ++d) found += query[d] * steps[d * p.step_room + p.new_cells[m]];
-        into[m] = found;
+        T score = 0;
+        for (int64_t d = 0; d < p.width; ++d) score += query[d] * steps[d * p.step_room + p.new_cells[m]];
+        into[m] = score;
       }
     }
     for (int64_t m = old_count; m < old_room; ++m) scores[g * room + m] = lowest;
     for (int64_t m = p.new_count; m < new_room; ++m) into[m] = lowest;
   }
 
-  // Scores -> weights that are not yet divided by their sum, which is returned.
+  // Turns scores into weights, not yet divided by their sum, which is returned.
   T weigh(T* row) {
     const int64_t room = old_room + new_room;
     Vec<T> top = all<T>(lowest), other = top;
-    for (int64_t m = 0; m < room; m += pair) top = larger<T>(load(row + m), top), other = larger<T>(load(row + m + wide), other);
+    for (int64_t m = 0; m < room; m += pair)
+      top = larger<T>(load(row + m), top), other = larger<T>(load(row + m + wide), other);
     top = larger<T>(top, other);
     T highest = top[0];
     for (int i = 1; i < wide; ++i) highest = highest > top[i] ? highest : top[i];
@@ -144,7 +147,8 @@ template <class T> struct Step {
     return total;
   }
 
-  // sum[g] = weights of the history times its values. Two vectors of channels at a time keep the processor's adders busy.
+  // sum[g] = weights of the history times its values. Two vectors of channels at a time, to hide the latency of
+  // the additions.
   template <int G> void mix(int64_t room) {
     for (int64_t e = 0; e < value_room; e += pair) {
       Vec<T> low[G] = {}, high[G] = {};
@@ -155,11 +159,12 @@ template <class T> struct Step {
           low[g] += weight * a, high[g] += weight * b;
         }
       }
-      for (int g = 0; g < G; ++g) store(&sum[g * value_room + e], low[g]), store(&sum[g * value_room + e + wide], high[g]);
+      for (int g = 0; g < G; ++g)
+        store(&sum[g * value_room + e], low[g]), store(&sum[g * value_room + e + wide], high[g]);
     }
   }
 
-  // into += weights of the path's own steps times their values; even and odd steps apart, for the same reason.
+  // into += weights of the path's own steps times their values; even and odd steps separately, for the same reason.
   void add_own(const T* rows, const T* weights, T* into) {
     for (int64_t e = 0; e < value_room; e += pair) {
       Vec<T> low[2] = {load(into + e), Vec<T>{}}, high[2] = {load(into + e + wide), Vec<T>{}};

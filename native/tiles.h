@@ -1,12 +1,12 @@
-// The two products that all the work consists of: a tile of positions with the other side's cells, several distances at
-// a time, either summed over channels (scores) or weighted and summed over distances (results).
+// The two products of sparse attention: a tile of positions with the cells on the other side, several distances at a
+// time, either summed over channels (scores) or weighted and summed over distances (results).
 #pragma once
 #include "packed.h"
 
 namespace logsparse {
 namespace LOGSPARSE_ISA {
 
-constexpr int group_max = 6;  // distances at a time: 2 x 6 sums fill the registers, and reuse each loaded query
+constexpr int group_max = 6;  // distances at a time: 2 x 6 sums fill the registers and reuse each loaded query
 
 // out[g][i] = sum over c of a[c][i] * other[g][c][i], for a pair of vectors i and G distances g.
 template <class T, int G>
@@ -41,36 +41,41 @@ void combine(T* sum, const T* const* other, int64_t width, const T* const* weigh
   }
 }
 
-// How many distances the next group takes, so that no group is left nearly empty: 7 is 4 + 3, not 6 + 1.
+// Size of the next group of distances, so that groups are balanced: 7 is 4 + 3, not 6 + 1.
 LOGSPARSE_INLINE int64_t group_size(int64_t left) {
   const int64_t groups = (left + group_max - 1) / group_max;
   return (left + groups - 1) / groups;
 }
 
-#define LOGSPARSE_EACH_GROUP(G, call)                                                         \
-  switch (G) {                                                                                \
-    case 1: call(1); break;                                                                   \
-    case 2: call(2); break;                                                                   \
-    case 3: call(3); break;                                                                   \
-    case 4: call(4); break;                                                                   \
-    case 5: call(5); break;                                                                   \
-    default: call(6); break;                                                                  \
+#define LOGSPARSE_EACH_GROUP(G, call) \
+  switch (G) {                        \
+    case 1: call(1); break;           \
+    case 2: call(2); break;           \
+    case 3: call(3); break;           \
+    case 4: call(4); break;           \
+    case 5: call(5); break;           \
+    default: call(6); break;          \
   }
 
-// Which cells a tile meets at distance s: position i of the tile and position start + sign * s + i of the other side.
-// Rows look back (sign -1, cells before 0 do not exist), keys look forward (sign 1, rows from `length` on do not exist).
+// The cells of a tile at distance s: position i of the tile and position start + sign * s + i of the other side.
+// Rows look back (sign -1, cells before 0 do not exist), keys look forward (sign 1, rows from `length` on do not
+// exist).
 struct Reach {
   int64_t start, length;
   int sign;
   template <class T> LOGSPARSE_INLINE int64_t begin(int64_t s) const {  // first pair with a cell in it
     return sign < 0 && s > start ? (s - start) / pair<T> * pair<T> : 0;
   }
-  LOGSPARSE_INLINE int64_t end(int64_t s) const { return sign > 0 && length - start - s < tile ? length - start - s : tile; }
+  LOGSPARSE_INLINE int64_t end(int64_t s) const {
+    return sign > 0 && length - start - s < tile ? length - start - s : tile;
+  }
 };
 
-// rows[m] = the products of the tile with distance m. Pairs without a cell in any distance of a group are left as they are.
+// rows[m] = the products of the tile with distance m. Vector pairs without a cell in any distance of a group are not
+// written.
 template <class T>
-void tile_dots(const T* a, const Packed<T>& other, Reach reach, const int64_t* distances, int64_t count, T* const* rows) {
+void tile_dots(const T* a, const Packed<T>& other, Reach reach, const int64_t* distances, int64_t count,
+               T* const* rows) {
   for (int64_t m = 0, size; m < count; m += size) {
     size = group_size(count - m);
     for (int64_t i = reach.begin<T>(distances[m]); i < reach.end(distances[m]); i += pair<T>) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import itertools
 import re
 from collections.abc import Callable, Iterator
@@ -13,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from logsparse.attention import attend as attend_module
 from logsparse.attention import native as native_module
-from logsparse.attention.attend import Call, attend, attention_weights, choose
+from logsparse.attention.attend import Call, attend, choose
 from logsparse.attention.inputs import factors
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
 from logsparse.attention.plain import dense
@@ -187,7 +189,7 @@ def without_padding(qkv: tuple[Tensor, Tensor, Tensor], pattern: Pattern, starts
 @pytest.mark.parametrize("backend", ["native", "shifted", "dense", "auto"])
 @pytest.mark.parametrize("name", PATTERNS)
 @pytest.mark.parametrize("starts", [(0, 1, 2), (64, 63, 65), (149, 40, 0), (150, 100, 7)], ids=str)
-def test_padding_is_not_there_in_values_and_gradients(backend: str, name: str, starts: tuple[int, int, int]) -> None:
+def test_padding_affects_neither_values_nor_gradients(backend: str, name: str, starts: tuple[int, int, int]) -> None:
     starts_B = torch.tensor(starts)
     for seed, dtype in ((0, torch.float64), (1, torch.float32)):
         qkv = random_inputs((3, 2, 150, 9), values=7, dtype=dtype, seed=seed)
@@ -212,7 +214,7 @@ def test_dropout_beside_padding_is_that_of_the_oracle(name: str, threads: int) -
 
 @settings(max_examples=60, deadline=None)
 @given(length=st.integers(1, 150), dense_rows=st.integers(0, 80), data=st.data())
-def test_what_stands_in_padding_changes_nothing(length: int, dense_rows: int, data: st.DataObject) -> None:
+def test_the_content_of_padding_changes_nothing(length: int, dense_rows: int, data: st.DataObject) -> None:
     pattern = data.draw(st.sampled_from([full(), logsparse(), local(4), restart(10)]))
     pattern = Pattern(pattern.rule, pattern.settings, dense_rows=dense_rows)
     starts_B = torch.tensor(data.draw(st.lists(st.integers(0, length), min_size=2, max_size=2)))
@@ -249,16 +251,23 @@ def test_the_dropout_seed_comes_from_the_generator() -> None:
     assert not torch.equal(first, other)
 
 
-def test_attention_weights_are_those_of_the_oracle() -> None:
-    q, k, _ = random_inputs((1, 2, 30, 4))
-    weights, distances = attention_weights(q, k, local(3))
-    spread = torch.zeros(1, 2, 30, 30, dtype=torch.float64)
-    for m, s in enumerate(distances):
-        rows = torch.arange(s, 30)
-        spread[:, :, rows, rows - s] = weights[:, :, rows, m]
-    identity = torch.eye(30, dtype=torch.float64).expand(1, 2, 30, 30)
-    assert torch.allclose(spread, attend(q, k, identity, local(3), backend="dense"))
-    assert torch.allclose(weights.sum(-1), torch.ones((), dtype=torch.float64))
+def test_the_distances_of_a_pattern_are_computed_once_per_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[int] = []
+    computed = Pattern.distances
+
+    def counted(pattern: Pattern, length: int) -> tuple[int, ...]:
+        lengths.append(length)
+        return computed(pattern, length)
+
+    monkeypatch.setattr(Pattern, "distances", counted)
+    attend_module._cells_of.cache_clear()
+    for length in (20, 30, 20, 30, 20):
+        attend(*random_inputs((1, 1, length, 4)), logsparse())
+    assert lengths == [20, 30]
+
+
+def test_the_example_of_attend_runs() -> None:
+    assert doctest.testmod(attend_module) == (0, 4)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -314,7 +323,7 @@ def test_without_the_extension_shifted_serves_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(native_module, "_native", None)
-    monkeypatch.setattr(native_module, "_told", [])
+    monkeypatch.setattr(native_module, "_reported", [])
     qkv = random_inputs((1, 1, 20, 4))
     for _ in range(2):
         assert_equal_to_oracle(results("auto", qkv, logsparse()), results("dense", qkv, logsparse()), 1e-10)
@@ -377,7 +386,7 @@ def test_autocast_changes_neither_the_type_nor_the_numbers(pattern: Pattern) -> 
         ),
         (lambda x: attend(x, x, x, full(), generator=anything(3)), "generator must be a torch.Generator. Got 3"),
         (lambda x: attend(x, x, x[..., :0], full()), "none empty"),
-        (lambda x: attention_weights(x, x[:, :, 1:], full()), "v the same but for channels"),
+        (lambda x: attend(x, x[:, :, 1:], x, full()), "v the same but for channels"),
         (lambda x: StepCache.start(x, x[:, :, 1:], paths=1, steps=1), "The history must be keys and values of"),
         (lambda x: StepCache.start(x, x, paths=-3, steps=1), "paths must be at least 1. Got -3"),
         (lambda x: StepCache.start(x, x, paths=3, steps=1).append(x[:, :1, 0], x[:, :1, 0]), "k of one step must be"),
@@ -395,7 +404,7 @@ def test_autocast_changes_neither_the_type_nor_the_numbers(pattern: Pattern) -> 
             lambda x: attend(x.long(), x.long(), x.long(), full()),
             "float32, float64, bfloat16 or float16. Got q of torch.int64",
         ),
-        (lambda x: attention_weights(x, anything(None), full()), "k must be a torch.Tensor. Got NoneType"),
+        (lambda x: attend(x, anything(None), x, full()), "k must be a torch.Tensor. Got NoneType"),
         (
             lambda x: StepCache.start(anything(None), x, paths=1, steps=1),
             "history_k must be a torch.Tensor. Got NoneType",
@@ -432,7 +441,7 @@ def test_autocast_changes_neither_the_type_nor_the_numbers(pattern: Pattern) -> 
         ),
     ],
 )
-def test_a_mistake_is_told_and_nothing_broadcasts(act: Callable[[torch.Tensor], object], message: str) -> None:
+def test_wrong_arguments_are_refused_without_broadcasting(act: Callable[[torch.Tensor], object], message: str) -> None:
     with pytest.raises(LogsparseError, match=re.escape(message)):
         act(torch.ones(1, 2, 5, 4))
 

@@ -1,4 +1,4 @@
-"""`logsparse attend`: a picture, and the times that weigh most."""
+"""`logsparse attend`: a picture, and the times of most weight."""
 
 from __future__ import annotations
 
@@ -53,21 +53,23 @@ def test_the_matrix_of_another_history_is_drawn(place: Path, tmp_path: Path) -> 
     [
         (
             ["model", "--series", "77"],
-            "a series that is there. Got '77'. Hint: did you mean '7'?",
+            "a series in the data. Got '77'. Hint: did you mean '7'?",
         ),
-        (["model", "--layer", 4], "layer must be one of the 1 there are"),
-        (["model", "--head", 2], "head must be one of the 2 there are"),
+        (["model", "--layer", 4], "layer must be 0 to 0"),
+        (["model", "--head", 2], "head must be 0 to 1"),
         (["model", "--step", 6], "step must be a step of the horizon, 0 to 5"),
         (
             ["naive"],
-            "a model that has some. Got SeasonalNaive. Hint: fit one with `logsparse fit`.",
+            "Only a model with attention can show it. Got SeasonalNaive. Hint: fit one with `logsparse fit`.",
         ),
         (["model", "-o", "x.gif"], "A picture is written as svg, png or pdf. Got x.gif."),
         (["model", "-o", "/proc/x.svg"], "The result must be writable."),
         (["model", "--hed", 1], "No such option: --hed. Hint: did you mean '--head'?"),
     ],
 )
-def test_a_mistake_is_one_line(place: Path, words: list[Any], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_option_is_refused_in_one_line(
+    place: Path, words: list[Any], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(place)
     assert text in refusal("attend", *words)
     assert sorted(path.name for path in place.iterdir()) == ["model", "naive", "waves.parquet"]

@@ -173,7 +173,7 @@ def test_fine_tuning_takes_new_series_in(fitted: ls.DeepState) -> None:
 
 
 def test_it_has_no_attention_to_show(fitted: ls.DeepState) -> None:
-    with pytest.raises(ConfigError, match=r"Attention is shown of a network that has some. Got Structural"):
+    with pytest.raises(ConfigError, match=r"Only a network with attention can show it. Got Structural"):
         fitted.attention()
     assert fitted.diagnostics().attention is None
     assert fitted.diagnostics().losses

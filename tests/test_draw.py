@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logsparse.attention.draw import _runs, draw, summary
+from logsparse.attention.draw import _runs, draw, path_to_last, summary
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
-from logsparse.attention.reach import arrivals, path_to_last
 from logsparse.errors import ConfigError, DataError
 
 PICTURES = [
@@ -37,7 +36,7 @@ def test_the_summary_states_the_paper_s_memory_figures() -> None:
         "density": "15.9 % of the causal cells",
         "fullest row": "112 cells",
         "layers to reach": "4",
-        "memory a layer": "86,016 scores, 14.6 % of full attention's 589,824",
+        "memory per layer": "86,016 scores, 14.6 % of full attention's 589,824",
         "costs as much as": "full attention of length 293",
     }
     assert dict(summary(restart(72), 576))["costs as much as"] == "full attention of length 254"
@@ -46,12 +45,12 @@ def test_the_summary_states_the_paper_s_memory_figures() -> None:
 def test_the_summary_of_full_attention_is_its_own_measure() -> None:
     facts = dict(summary(full(), 100))
     assert facts["density"] == "100 % of the causal cells"
-    assert facts["memory a layer"] == "10,000 scores, 100 % of full attention's 10,000"
+    assert facts["memory per layer"] == "10,000 scores, 100 % of full attention's 10,000"
     assert facts["costs as much as"] == "full attention of length 100"
 
 
-def test_the_summary_says_when_no_number_of_layers_is_enough() -> None:
-    assert dict(summary(from_distances([2]), 8))["layers to reach"] == "no number is enough"
+def test_the_summary_says_when_no_number_of_layers_suffices() -> None:
+    assert dict(summary(from_distances([2]), 8))["layers to reach"] == "no number suffices"
 
 
 @pytest.mark.parametrize(("pattern", "length"), PICTURES, ids=str)
@@ -91,10 +90,9 @@ def test_runs_are_the_cells_and_never_touch(cells: set[int]) -> None:
 
 @pytest.mark.parametrize(("pattern", "length"), [(p, n) for p, n in PICTURES if n < 1000], ids=str)
 def test_the_drawn_path_follows_the_mask_and_is_a_shortest_one(pattern: Pattern, length: int) -> None:
-    distances, mask = pattern.distances(length), pattern.mask(length)
-    layer_of = arrivals(distances, length, pattern.dense_rows)
+    mask, layer_of = pattern.mask(length), pattern.arrivals(length)
     for cell in np.flatnonzero(layer_of >= 0):
-        path = path_to_last(layer_of, distances, pattern.dense_rows, int(cell))
+        path = path_to_last(layer_of, pattern, int(cell))
         assert path[0] == cell
         assert path[-1] == length - 1
         assert len(path) == layer_of[cell] + 1
@@ -102,5 +100,4 @@ def test_the_drawn_path_follows_the_mask_and_is_a_shortest_one(pattern: Pattern,
 
 
 def test_the_path_of_the_proof_takes_the_binary_digits_from_the_smallest() -> None:
-    layer_of = arrivals(logsparse().distances(16), 16, 0)
-    assert path_to_last(layer_of, logsparse().distances(16), 0, 2) == [2, 3, 7, 15]
+    assert path_to_last(logsparse().arrivals(16), logsparse(), 2) == [2, 3, 7, 15]

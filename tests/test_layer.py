@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import math
 
 import pytest
@@ -11,9 +12,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from logsparse.attention import layer as module
 from logsparse.attention.layer import ConvAttention
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
+from logsparse.config import ModelConfig
 from logsparse.errors import ConfigError, DataError
+from logsparse.model.transformer import Block
 
 PATTERNS = [full(), logsparse(), local(3), restart(6, dense_rows=5), from_distances([2, 5])]
 
@@ -104,11 +108,12 @@ def test_a_query_sees_the_kernel_s_steps_and_no_older_one() -> None:
 
 @pytest.mark.parametrize(("kernel", "count"), [(1, 25_850), (6, 75_850), (9, 105_850)])
 def test_a_block_of_the_paper_has_exactly_the_authors_number_of_parameters(kernel: int, count: int) -> None:
-    attention = ConvAttention(25, 8, full(), kernel=kernel, head_width=25)
-    rest = nn.ModuleList([nn.Linear(25, 100), nn.Linear(100, 25), nn.LayerNorm(25), nn.LayerNorm(25)])
-    parts = {name: p.numel() for name, p in attention.named_parameters()}
-    assert parts["query_key.weight"] + parts["query_key.bias"] == 25 * 400 * kernel + 400
-    assert sum(parts.values()) + sum(p.numel() for p in rest.parameters()) == count
+    block = Block(ModelConfig(heads=8, head_width="full", kernel=kernel), 25, 0)
+    assert sum(p.numel() for p in block.parameters()) == count
+
+
+def test_the_example_of_the_layer_runs() -> None:
+    assert doctest.testmod(module) == (0, 4)
 
 
 def test_initial_values_are_the_authors() -> None:
@@ -145,7 +150,7 @@ def test_memory_stays_channel_first_from_the_convolution_to_the_output(kernel: i
     assert all(part.stride(2) == 1 for part in layer.project(inputs()))
 
 
-def test_a_layer_says_what_it_is() -> None:
+def test_the_repr_shows_heads_pattern_and_dropout() -> None:
     text = repr(ConvAttention(25, 8, restart(96), kernel=6, head_width=25, dropout=0.1))
     assert "8 heads of 25, restart(sub_length=96, width=7, base=2), dropout=0.1" in text
 
@@ -159,7 +164,7 @@ def test_a_layer_says_what_it_is() -> None:
         ({"head_width": 0}, r"head_width must be at least 1\. Got 0\."),
         (
             {"width": 25},
-            r"must be a multiple of heads\. Got width=25, heads=8\. Hint: give head_width, .* 25\.",
+            r"must be a multiple of heads\. Got width=25, heads=8\. Hint: pass head_width, .* 25\.",
         ),
     ],
 )

@@ -80,7 +80,7 @@ def test_the_kernel_gives_the_plain_convolution_s_results(data: st.DataObject) -
 
 @pytest.mark.parametrize("length", [1, 16, 191, 192, 193, 400])
 @pytest.mark.parametrize("norm", [False, True])
-def test_single_precision_is_as_good_as_it_can_be(length: int, *, norm: bool) -> None:
+def test_float32_is_within_its_rounding_error(length: int, *, norm: bool) -> None:
     assert_same(inputs(3, length, 25, 50, 9, dtype=torch.float32, norm=norm), None, 2e-5)
 
 
@@ -93,7 +93,7 @@ def test_any_strides_are_read() -> None:
 
 
 @pytest.mark.parametrize("norm", [False, True])
-def test_what_stands_in_padding_changes_nothing(*, norm: bool) -> None:
+def test_the_content_of_padding_changes_nothing(*, norm: bool) -> None:
     x, *weights = inputs(2, 40, 5, 7, 6, norm=norm)
     starts = torch.tensor([13, 40])
     spoiled = x.detach().clone()
@@ -161,7 +161,9 @@ def test_bfloat16_and_forward_mode_are_left_to_plain_torch() -> None:
         (6, torch.ones(3), "A norm has a gain and a shift"),
     ],
 )
-def test_the_operator_refuses_what_would_read_foreign_memory(number: int, wrong: Tensor, message: str) -> None:
+def test_the_operator_refuses_arguments_that_would_read_outside_memory(
+    number: int, wrong: Tensor, message: str
+) -> None:
     given: list[Any] = [*(part.detach() for part in inputs(2, 5, 3, 2, 2, dtype=torch.float32)), None, None, None]
     given[number] = wrong
     with pytest.raises(LogsparseError, match=message):

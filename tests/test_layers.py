@@ -1,4 +1,4 @@
-"""The laws of the design, read from the sources: import order, sizes, signatures, where things may be named."""
+"""Rules of the design, checked on the sources: import order, sizes, signatures, where names may appear."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # Each file may import only what stands above it. CONTRIBUTING.md shows the same picture.
 ORDER = [
     "errors", "checks", "process", "storage",
-    "attention.reach", "attention.pattern", "attention.inputs", "attention.native",
+    "attention.pattern", "attention.inputs", "attention.native",
     "model.inverse_cdf", "model.likelihood", "config", "presets",
     "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.features",
     "data.files", "data.grid", "data.frame", "data.series_index", "data.windows", "defaults", "progress",
@@ -143,10 +143,39 @@ def test_no_file_is_called_utils_common_or_base() -> None:
     assert not [path for path in FILES if re.search(r"util|common|base\.py|helper|misc", path.name)]
 
 
-def test_the_picture_in_contributing_names_every_file() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    missing = [name for path in LAYERED if (name := module(path).split(".")[-1]) not in text and name != "__main__"]
-    assert not missing, f"CONTRIBUTING.md does not show: {missing}"
+def pictured(text: str) -> set[str]:
+    """Return the modules that the layout block of CONTRIBUTING.md shows, each with its package.
+
+    A line holds an optional package (`data/`), names, and a description, two or more spaces apart; a deeper indent
+    continues the package of the line above.
+    """
+    (block,) = re.findall(r"^src/logsparse/\n((?:  .*\n)+)", text, flags=re.MULTILINE)
+    modules, package = set(), ""
+    for line in block.splitlines():
+        *columns, _ = re.split(r"\s{2,}", re.sub(r"\(\+ .*?\)", "", line).strip())
+        names = " ".join(columns).split()
+        if names[0].endswith("/"):
+            package = names.pop(0).replace("/", ".")
+        elif not line.startswith("   "):
+            package = ""
+        modules |= {package + name for name in names}
+    return modules
+
+
+def test_the_picture_in_contributing_shows_every_file_in_its_package_and_no_other() -> None:
+    shown = pictured((ROOT / "CONTRIBUTING.md").read_text())
+    assert shown == {module(path) for path in LAYERED} - {"__main__"} | {"__init__"}
+
+
+def test_the_picture_is_read_by_package_and_not_by_mention() -> None:
+    lines = [
+        "src/logsparse/",
+        "  errors  checks    of b/ and c",
+        "  a/ b c (+ d.j2)    one",
+        "      d    two",
+        "  e    three",
+    ]
+    assert pictured("\n".join(lines) + "\n") == {"errors", "checks", "a.b", "a.c", "a.d", "e"}
 
 
 def test_every_test_file_mirrors_a_source_file() -> None:

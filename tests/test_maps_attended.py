@@ -1,4 +1,4 @@
-"""What a forecast looks at: weights that are the network's own, at their times, in a table and in a picture."""
+"""Attention of a forecast: the weights of the network, at their times, as a table and a picture."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_the_horizon_holds_the_mean_path(model: ls.LogSparse) -> None:
     np.testing.assert_allclose(model.attention().values[CONTEXT:], drawn, rtol=1e-4)
 
 
-def test_the_table_has_the_times_up_to_the_step_that_looks(model: ls.LogSparse) -> None:
+def test_the_table_has_the_times_up_to_the_step(model: ls.LogSparse) -> None:
     table = model.attention(series="b", step=2).table()
     assert table.columns == ["unique_id", "ds", "value", "weight"]
     assert len(table) == CONTEXT + 3
@@ -120,7 +120,7 @@ def test_the_table_has_the_times_up_to_the_step_that_looks(model: ls.LogSparse) 
     assert (cells["attended"] <= cells["ds"]).all()
 
 
-def test_the_frame_is_of_the_kind_that_came() -> None:
+def test_the_frame_is_of_the_library_of_the_data() -> None:
     pandas = pytest.importorskip("pandas")
     config = small.config(epochs=1)
     model = ls.LogSparse(HORIZON, config=config, verbose=False).fit(frame().to_pandas())
@@ -162,21 +162,23 @@ def test_a_large_matrix_keeps_the_thin_lines_of_its_pattern() -> None:
     [
         (
             {"layer": 2},
-            r"layer must be one of the 2 there are, 0 to 1, or -1 to -2 .*Got 2\. Hint: layer=-1 is the last",
+            r"layer must be 0 to 1, or -1 to -2 .*Got 2\. Hint: layer=-1 is the last",
         ),
         ({"layer": "last"}, r"layer must be .* Got 'last'\."),
-        ({"head": -3}, r"head must be one of the 2 .*Got -3\. Hint: head=None is the mean over all"),
+        ({"head": -3}, r"head must be 0 to 1, .*Got -3\. Hint: head=None is the mean over all"),
         ({"step": 6}, r"step must be a step of the horizon, 0 to 5, or None\. Got 6\. Hint: step=0 is the first"),
         ({"step": -1}, r"step must be .* Got -1"),
-        ({"series": "aa"}, r"Attention is shown of a series that is there\. Got 'aa'\. Hint: did you mean 'a'\?"),
+        ({"series": "aa"}, r"series must be the id of a series in the data\. Got 'aa'\. Hint: did you mean 'a'\?"),
         ({"series": 7}, r"Got 7\. Hint: name one such as 'a'"),
     ],
 )
-def test_what_is_not_there_is_refused_with_a_way_out(model: ls.LogSparse, asked: dict[str, Any], text: str) -> None:
+def test_an_unknown_series_layer_head_or_step_is_refused_with_a_hint(
+    model: ls.LogSparse, asked: dict[str, Any], text: str
+) -> None:
     with pytest.raises(ls.ConfigError, match=text):
         model.attention(**asked)
 
 
-def test_an_unfitted_model_is_told_to_fit() -> None:
+def test_an_unfitted_model_is_refused() -> None:
     with pytest.raises(ls.NotFittedError):
         ls.LogSparse(HORIZON).attention()

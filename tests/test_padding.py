@@ -62,7 +62,7 @@ def made(name: str) -> tuple[Network, Batch]:
 
 @pytest.mark.parametrize("filling", [1e3, torch.nan], ids=str)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_neither_losses_nor_gradients_depend_on_what_stands_in_padded_cells(name: str, filling: float) -> None:
+def test_neither_losses_nor_gradients_depend_on_the_content_of_padding(name: str, filling: float) -> None:
     network, batch = made(name)
 
     def found(windows: Batch) -> list[torch.Tensor]:
@@ -75,7 +75,7 @@ def test_neither_losses_nor_gradients_depend_on_what_stands_in_padded_cells(name
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_forecasts_do_not_depend_on_what_stands_in_padded_cells(name: str) -> None:
+def test_forecasts_do_not_depend_on_the_content_of_padding(name: str) -> None:
     network, batch = made(name)
     uniform = draws(0, np.arange(5, dtype=np.uint64), 3, 6)
     before, after = (
@@ -137,9 +137,7 @@ def test_a_window_is_forecast_the_same_beside_padded_ones_and_alone(name: str) -
 @pytest.mark.parametrize("layer", [0, 1])
 @pytest.mark.parametrize("step", [None, 0, 5])
 @pytest.mark.parametrize("name", ["paper", "default", "restart"])
-def test_padded_cells_have_exactly_no_weight_in_what_a_forecast_looks_at(
-    name: str, step: int | None, layer: int
-) -> None:
+def test_padded_cells_have_an_attention_weight_of_exactly_0(name: str, step: int | None, layer: int) -> None:
     network, batch = made(name)
     assert isinstance(network, Transformer)
     for row in range(4):

@@ -1,7 +1,8 @@
-"""Patterns: the distances of method.md to the letter, and what every pattern must keep."""
+"""Patterns: the distances of the paper, and the invariants of every pattern."""
 
 from __future__ import annotations
 
+import doctest
 import json
 import math
 import subprocess
@@ -14,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
+from logsparse.attention import pattern as module
+from logsparse.attention.pattern import PATTERNS, Pattern, from_distances, full, local, logsparse, restart
 from logsparse.errors import ConfigError
 
 PAPER_KEPT = {*range(7), 7, 8, 10, 14, 22, 38, 70}
@@ -135,7 +137,7 @@ def test_a_pattern_comes_back_from_json_and_from_its_repr(pattern: Pattern) -> N
     assert eval(repr(pattern)) == pattern  # noqa: S307
 
 
-def test_a_pattern_says_what_it_is() -> None:
+def test_the_repr_shows_rule_and_settings() -> None:
     assert repr(restart(96, dense_rows=112)) == "restart(sub_length=96, width=7, base=2, dense_rows=112)"
     assert repr(local(7)) == "local(width=7, base=2)"
     assert repr(full()) == "full()"
@@ -162,8 +164,27 @@ def test_numpy_numbers_become_plain_ones() -> None:
     assert json.dumps(local(np.int64(7)).to_dict())  # type: ignore[arg-type]
 
 
-def test_patterns_need_no_torch() -> None:
-    program = "import sys, logsparse.attention.pattern; sys.exit('torch' in sys.modules)"
+def test_the_examples_of_the_docstrings_run() -> None:
+    failed, tried = doctest.testmod(module)
+    assert failed == 0
+    assert tried >= 2 * len(PATTERNS)
+
+
+def test_an_entry_of_the_registry_has_the_name_of_its_function() -> None:
+    assert {name: rule.make.__name__ for name, rule in PATTERNS.items()} == {name: name for name in PATTERNS}
+
+
+def test_a_new_entry_of_the_registry_is_a_pattern_that_saves_and_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def every(n: int, *, dense_rows: int = 0) -> Pattern:
+        return Pattern("every", (("n", n),), dense_rows=dense_rows)
+
+    monkeypatch.setitem(PATTERNS, "every", module.Rule(every, lambda length, n: range(0, length, n), {"n": "step"}))
+    assert every(24).distances(60) == (0, 24, 48)
+    assert Pattern.from_dict(every(24).to_dict()) == every(24)
+
+
+def test_patterns_need_neither_torch_nor_numpy_before_a_mask_is_asked_for() -> None:
+    program = "import sys, logsparse.attention.pattern; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
@@ -191,7 +212,7 @@ def test_patterns_need_no_torch() -> None:
         (lambda: Pattern.from_dict({"rule": "full", "width": 2}), r"settings\. Got .*'width': 2\}\."),
     ],
 )
-def test_a_bad_argument_is_refused_with_the_rule_and_what_came(call: Callable[[], Any], text: str) -> None:
+def test_a_wrong_argument_is_refused_with_the_rule_and_the_value(call: Callable[[], Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         call()
 
@@ -211,6 +232,6 @@ def test_lengths_of_numpy_count_like_any_other() -> None:
         (lambda: full().cells("3"), "length must be a whole number. Got '3'"),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_no_pattern_is_refused(act: Callable[[], object], message: str) -> None:
+def test_anything_but_a_pattern_is_refused(act: Callable[[], object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         act()

@@ -86,7 +86,7 @@ def test_every_level_of_the_kernel_gives_the_plain_answer(
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
 @pytest.mark.parametrize(("history", "starts"), [(1, (0, 1, 1)), (40, (0, 17, 40)), (100, (99, 3, 64))], ids=str)
 @pytest.mark.parametrize("turned", [True, False])
-def test_padding_of_a_history_is_not_there(
+def test_padding_of_a_history_is_not_read(
     pattern: Pattern, history: int, starts: tuple[int, ...], turned: bool
 ) -> None:
     q, cache = filled(

@@ -124,7 +124,7 @@ def test_on_a_gpu_the_front_takes_the_kernels_or_plain_torch_and_says_so_once(
 ) -> None:
     major, minor = capability
     monkeypatch.setattr(module, "_INSTALLED", installed)
-    monkeypatch.setattr(backends, "_told", set())
+    monkeypatch.setattr(backends, "_reported", set())
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(major=major, minor=minor))
     x = on_gpu(dtype, width)
     call = backends.Call(x, x, x, (0, 1, 2), 0)  # type: ignore[arg-type]

@@ -11,8 +11,6 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, SupportsFloat
 
-import numpy as np
-
 from logsparse.errors import ConfigError, shown
 
 
@@ -53,6 +51,8 @@ def above_zero(name: str, value: Any, *, hint: str) -> float:
 
 def is_truth(value: Any) -> bool:
     """Whether it is True or False, numpy's included."""
+    import numpy as np
+
     return isinstance(value, (bool, np.bool_))
 
 

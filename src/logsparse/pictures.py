@@ -1,4 +1,4 @@
-"""Arrays -> matplotlib figures, and figures -> files. Looks only: nothing is computed here."""
+"""Arrays -> matplotlib figures, and figures -> files. Drawing only: nothing is computed here."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# Q quantile levels, H steps of the horizon, L positions of a window, J positions attended to (= L)
+
 INK, FORECAST, TRUTH, START = "#333333", "#1f6fb2", "#c8553d", "#3a8f4d"
-# A matrix has about so many points on paper: of larger ones, one stands for a square of cells.
+# Points per side of a drawn matrix; in larger ones, a point stands for a square of cells.
 _MATRIX_POINTS = 480
 
 
 def new_figure(width: float = 8, height: float = 3) -> tuple[Figure, Axes]:
-    """A figure that belongs to nobody: no global state, no window, safe in threads."""
+    """Return a figure and its axes outside pyplot: no global state, no window, safe in threads."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -34,7 +36,7 @@ def new_figure(width: float = 8, height: float = 3) -> tuple[Figure, Axes]:
 
 
 def new_panels(size: tuple[float, float], ratios: Sequence[float]) -> tuple[Figure, list[Axes]]:
-    """Panels one above the other, of one time axis, as high as the ratios say."""
+    """Return a figure of panels stacked over one time axis, with heights in these ratios."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
@@ -47,7 +49,7 @@ def new_panels(size: tuple[float, float], ratios: Sequence[float]) -> tuple[Figu
 
 
 def draw_fan(axes: Axes, times: Any, levels: Sequence[float], quantiles_QH: Any) -> None:
-    """Central intervals, one shade each, and the median."""
+    """Draw central intervals, one shade each, and the median."""
     outer_first = [i for i in range(len(levels) // 2) if np.isclose(levels[i] + levels[-1 - i], 1)]
     for shade, i in enumerate(outer_first, start=1):
         axes.fill_between(
@@ -64,7 +66,7 @@ def draw_fan(axes: Axes, times: Any, levels: Sequence[float], quantiles_QH: Any)
 
 
 def draw_losses(rows: Sequence[Mapping[str, float]], size: tuple[float, float] = (8, 3)) -> Figure:
-    """Training and validation loss against the step, from the rows of a training's story; a star marks the best."""
+    """Draw training and validation loss over steps, from the rows of a training history; a star marks the best."""
     figure, axes = new_figure(*size)
     steps = [row["step"] for row in rows]
     validation = [row["validation_nll"] for row in rows]
@@ -81,7 +83,7 @@ def draw_losses(rows: Sequence[Mapping[str, float]], size: tuple[float, float] =
 def draw_attention(
     times_L: NDArray[Any], values_L: Any, weights_J: Any, start_and_step: tuple[int, int], title: str
 ) -> Figure:
-    """History and mean path; under them, at the same times, the weights with which one step looks at each."""
+    """Draw history and mean path; below them, at the same times, the attention weights of one step."""
     start, step = start_and_step
     figure, (above, below) = new_panels((8, 4), (1, 1))
     _draw_window(above, times_L, values_L, start)
@@ -96,7 +98,7 @@ def draw_attention(
 
 
 def draw_attention_matrix(times_L: NDArray[Any], values_L: Any, weights_LJ: Any, start: int, title: str) -> Figure:
-    """The window; under it, position by position, a row of weights for each position that looks."""
+    """Draw the window; below it the matrix of weights, a row per attending position."""
     from matplotlib.colors import PowerNorm
 
     length = len(values_L)
@@ -104,11 +106,11 @@ def draw_attention_matrix(times_L: NDArray[Any], values_L: Any, weights_LJ: Any,
     _draw_window(above, np.arange(length), values_L, start)
     side = -(-length // _MATRIX_POINTS)
     padded = np.pad(weights_LJ, (0, -length % side))
-    # The largest of a square: a mean would drown the thin lines of a sparse pattern.
+    # The maximum of a square: a mean would hide the thin lines of a sparse pattern.
     pooled = padded.reshape(len(padded) // side, side, -1, side).max(axis=(1, 3))
     edge = side * len(pooled) - 0.5
     below.grid(visible=False)
-    # The first rows have few cells to share their weight among: without a limit they would be all that is seen.
+    # The first rows spread their weight over few cells: without a limit they would outshine all others.
     most = float(np.quantile(weights_LJ[weights_LJ > 0], 0.99))
     below.imshow(
         np.ma.masked_equal(pooled, 0),
@@ -124,8 +126,8 @@ def draw_attention_matrix(times_L: NDArray[Any], values_L: Any, weights_LJ: Any,
     below.set_ylim(length - 0.5, -0.5)
     below.set_xticks(places, names, rotation=20, ha="right", fontsize=8)
     below.set_yticks(places, names, fontsize=8)
-    below.set_xlabel("looked at")
-    below.set_ylabel("looks")
+    below.set_xlabel("attended")
+    below.set_ylabel("attending")
     for draw in (above.axvline, below.axvline, below.axhline):
         draw(start, color=START, linestyle="--", linewidth=1)
     _entitle(above, title)
@@ -134,18 +136,18 @@ def draw_attention_matrix(times_L: NDArray[Any], values_L: Any, weights_LJ: Any,
 
 def _draw_window(axes: Axes, times_L: Any, values_L: Any, start: int) -> None:
     axes.plot(times_L[:start], values_L[:start], color=INK, linewidth=1.2, label="history")
-    # From the last value of the history on, so that the line does not begin in the air.
+    # From the last value of the history on, so that both lines connect.
     axes.plot(times_L[start - 1 :], values_L[start - 1 :], color=FORECAST, linewidth=1.2, label="mean path")
 
 
 def _entitle(axes: Axes, title: str) -> None:
-    """The title to the left, the legend to the right of it: nothing lies on the lines."""
+    """Set the title on the left and the legend on the right, both above the lines."""
     axes.set_title(title, loc="left", fontsize=10, parse_math=False)
     axes.legend(frameon=False, ncols=2, fontsize=8, loc="lower right", bbox_to_anchor=(1, 0.98), borderaxespad=0)
 
 
 def settle(figure: Figure) -> None:
-    """Lay the figure out once and round: the solver's last digit varies by run, and with it names within an SVG."""
+    """Lay out the figure and round: the solver's last digit varies by run, and with it the ids within an SVG."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     for axes in figure.axes:
@@ -154,7 +156,7 @@ def settle(figure: Figure) -> None:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """SVG, PNG or PDF by the ending of the name, the same bytes every time; the old picture or the new is there."""
+    """Write SVG, PNG or PDF by the suffix, atomically and with the same bytes every time."""
     import matplotlib as mpl
 
     _check_kind(path)
@@ -167,7 +169,7 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 
 def check_picture(path: Path) -> None:
-    """Refuse, before the work begins, a path that no picture could be written to after it."""
+    """Raise DataError, before the work begins, if no picture can be written to this path."""
     from logsparse.data.files import check_writable
 
     _check_kind(path)

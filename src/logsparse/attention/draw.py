@@ -11,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logsparse.attention.pattern import Pattern
-from logsparse.attention.reach import arrivals, path_to_last
 from logsparse.checks import a_path
 from logsparse.pictures import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 INK, GREY, PALE, WHITE, ACCENT = "#1d2733", "#77869a", "#e8ecf1", "#ffffff", "#f0562b"
-# Up to here a cell is drawn as a cell; beyond, neighbours melt into one strip, wedge or band.
+# Longest input whose cells are drawn one by one; of longer ones, neighbours merge into a strip, wedge or band.
 CELLS_SHOWN = 64
-# Up to here every line that leads to the last cell is drawn; beyond, only those of its own layer.
+# Longest input of which every line to the last cell is drawn; of longer ones, only those of its own layer.
 LINES_SHOWN = 32
-# A strip has about this many points on paper; of longer inputs, one mark stands for several cells.
+# Marks per strip; of longer inputs, one mark stands for several cells.
 MARKS_SHOWN = 2048
 LAYERS_SHOWN = 12
 
@@ -32,20 +32,20 @@ Colours = Sequence[tuple[float, ...]]
 
 
 def draw_reach(axes: Axes, pattern: Pattern, length: int) -> None:
-    """One row of cells for each layer, the input lowest; lines lead up into the last cell."""
+    """Draw one row of cells per layer, the input lowest, with lines up to the last cell."""
     import matplotlib as mpl
 
-    arrival = arrivals(pattern.distances(length), length, pattern.dense_rows)
+    arrival = pattern.arrivals(length)
     deepest = int(arrival.max())
     layers = max(1, min(LAYERS_SHOWN, deepest))
     colours = [mpl.colors.to_rgba(INK), *mpl.colormaps["viridis"](np.linspace(0.3, 0.95, layers))]
     for level in range(layers + 1):
-        heard = np.where(arrival <= layers - level, arrival, -1)
+        received = np.where(arrival <= layers - level, arrival, -1)
         if level:
-            _draw_lines(axes, pattern, np.flatnonzero(heard >= 0), level, _half_height(layers))
-        (_draw_dots if length <= CELLS_SHOWN else _draw_strip)(axes, heard, level, colours)
-    hardest = int(np.argmax(arrival == min(deepest, layers)))
-    path = path_to_last(arrival, pattern.distances(length), pattern.dense_rows, hardest)
+            _draw_lines(axes, pattern, np.flatnonzero(received >= 0), level, _half_height(layers))
+        (_draw_dots if length <= CELLS_SHOWN else _draw_strip)(axes, received, level, colours)
+    farthest = int(np.argmax(arrival == min(deepest, layers)))
+    path = path_to_last(arrival, pattern, farthest)
     axes.plot(path, layers + 1 - np.arange(len(path), 0, -1), color=ACCENT, linewidth=1.6, zorder=4)
     axes.set_yticks(range(layers + 1), ["input", *(f"layer {level}" for level in range(1, layers + 1))])
     axes.set_xlim(-0.02 * length - 0.5, 1.02 * length - 0.5)
@@ -55,27 +55,39 @@ def draw_reach(axes: Axes, pattern: Pattern, length: int) -> None:
     _legend(axes, colours, -(-length // MARKS_SHOWN))
 
 
+def path_to_last(layer_of: Cells, pattern: Pattern, cell: int) -> list[int]:
+    """Return a shortest path from `cell` to the last cell, given its arrivals; short steps first, as in the proof."""
+    distances = np.array(pattern.distances(len(layer_of)))
+    path = [cell]
+    while layer_of[cell] > 0:
+        receivers = np.union1d(cell + distances, np.arange(cell, pattern.dense_rows))
+        receivers = receivers[receivers < len(layer_of)]
+        cell = int(receivers[layer_of[receivers] == layer_of[cell] - 1][0])
+        path.append(cell)
+    return path
+
+
 def _title(pattern: Pattern, arrival: Cells, layers: int) -> str:
     deepest, needed = int(arrival.max()), pattern.layers_to_reach(len(arrival))
     if (arrival < 0).any():
-        title = f"The last cell never hears {np.sum(arrival < 0):,} of its {len(arrival):,} cells"
+        title = f"The last cell never receives {np.sum(arrival < 0):,} of its {len(arrival):,} cells"
     else:
-        title = f"The last cell hears its whole past after {deepest} layer{'' if deepest == 1 else 's'}"
+        title = f"The last cell receives its whole past after {deepest} layer{'' if deepest == 1 else 's'}"
     if needed and needed != deepest:
         title += f", every cell after {needed}"
     return title + (f" ({layers} of them drawn)" if deepest > layers else "")
 
 
-def _legend(axes: Axes, colours: Colours, cells_a_mark: int) -> None:
+def _legend(axes: Axes, colours: Colours, cells_per_mark: int) -> None:
     from matplotlib.lines import Line2D
 
     dot = {"marker": "o", "linestyle": "", "markersize": 5}
     handles = [Line2D([], [], color=colour, label=f"{layer}", **dot) for layer, colour in enumerate(colours)]  # type: ignore[arg-type]
-    handles[0].set_label("heard after 0")
+    handles[0].set_label("received after 0")
     handles[-1].set_label("1 layer" if len(colours) == 2 else f"{len(colours) - 1} layers")
-    handles.append(Line2D([], [], color=ACCENT, linewidth=1.6, label="a shortest path from the hardest cell"))
-    if cells_a_mark > 1:
-        note = f"a mark is {cells_a_mark} cells, any of them heard"
+    handles.append(Line2D([], [], color=ACCENT, linewidth=1.6, label="a shortest path from the farthest cell"))
+    if cells_per_mark > 1:
+        note = f"one mark is {cells_per_mark} cells, at least one received"
         handles.append(Line2D([], [], linestyle="", label=note))
     style = {"frameon": False, "handletextpad": 0.3, "columnspacing": 0.9, "handlelength": 1.2, "fontsize": 8}
     axes.legend(
@@ -88,26 +100,26 @@ def _legend(axes: Axes, colours: Colours, cells_a_mark: int) -> None:
     )
 
 
-def _draw_dots(axes: Axes, heard: Cells, level: int, colours: Colours) -> None:
-    face = [colours[layer] if layer >= 0 else WHITE for layer in heard]
-    edge = [colours[layer] if layer >= 0 else "#c2cbd6" for layer in heard]
-    size, at = min(150, (340 / len(heard)) ** 2), np.arange(len(heard))
-    axes.scatter(at, np.full(len(heard), level), size, face, edgecolors=edge, linewidths=0.9, zorder=3)
+def _draw_dots(axes: Axes, received: Cells, level: int, colours: Colours) -> None:
+    face = [colours[layer] if layer >= 0 else WHITE for layer in received]
+    edge = [colours[layer] if layer >= 0 else "#c2cbd6" for layer in received]
+    size, at = min(150, (340 / len(received)) ** 2), np.arange(len(received))
+    axes.scatter(at, np.full(len(received), level), size, face, edgecolors=edge, linewidths=0.9, zorder=3)
 
 
-def _draw_strip(axes: Axes, heard: Cells, level: int, colours: Colours) -> None:
+def _draw_strip(axes: Axes, received: Cells, level: int, colours: Colours) -> None:
     half = _half_height(len(colours) - 1)
     place = (level - half, 2 * half)
-    mark = -(-len(heard) // MARKS_SHOWN)
+    mark = -(-len(received) // MARKS_SHOWN)
     never = len(colours)
-    padded = np.full(-(-len(heard) // mark) * mark, never)
-    padded[: len(heard)] = np.where(heard < 0, never, heard)
+    padded = np.full(-(-len(received) // mark) * mark, never)
+    padded[: len(received)] = np.where(received < 0, never, received)
     earliest = padded.reshape(-1, mark).min(axis=1)
-    axes.broken_barh([(-0.5, len(heard))], place, facecolor=PALE, linewidth=0, zorder=2)
+    axes.broken_barh([(-0.5, len(received))], place, facecolor=PALE, linewidth=0, zorder=2)
     for layer, colour in enumerate(colours):
         runs = _runs(np.flatnonzero(earliest == layer))
         strips = [(a * mark - 0.5, (b - a + 1) * mark) for a, b in runs]
-        # The thin edge keeps a single cell among thousands visible.
+        # A thin edge keeps a single cell among thousands visible.
         axes.broken_barh(strips, place, facecolor=colour, edgecolor=colour, linewidth=0.3, zorder=3)
 
 
@@ -128,7 +140,7 @@ def _draw_lines(axes: Axes, pattern: Pattern, listeners: Cells, level: int, half
 
 
 def draw_mask(axes: Axes, pattern: Pattern, length: int) -> None:
-    """Rows are queries from the top, columns are keys; what lies in the future stays white."""
+    """Draw the mask: rows are queries from the top, columns are keys, the future is white."""
     from matplotlib.collections import PolyCollection
 
     if length <= CELLS_SHOWN:
@@ -154,7 +166,7 @@ def draw_mask(axes: Axes, pattern: Pattern, length: int) -> None:
 
 
 def _half_height(layers: int) -> float:
-    """Of a strip, in units of the distance between two: a few layers must not become fat bars."""
+    """Return half the height of a strip, in units of the distance between two."""
     return min(0.14, 0.025 * (layers + 1))
 
 
@@ -163,7 +175,7 @@ def _attended(pattern: Pattern, row: int) -> Cells:
 
 
 def _runs(cells: Cells) -> list[tuple[int, int]]:
-    """Sorted cells -> first and last of each unbroken run."""
+    """Return the first and last cell of each contiguous run of sorted cells."""
     parts = np.split(cells, np.flatnonzero(np.diff(cells) > 1) + 1)
     return [(int(part[0]), int(part[-1])) for part in parts if len(part)]
 
@@ -182,12 +194,8 @@ def _plain(axes: Axes, ticks: range, middle: float = 0) -> None:
     axes.spines[:].set_visible(False)
 
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
 def summary(pattern: Pattern, length: int) -> list[tuple[str, str]]:
-    """Label and value, ready to print. Memory is the paper's count: length times the fullest row."""
+    """Return labels and values, ready to print. Memory counts as in the paper: length times the fullest row."""
     cells, row = pattern.cells(length), pattern.row_cells(length)
     layers = pattern.layers_to_reach(length)
     return [
@@ -196,9 +204,9 @@ def summary(pattern: Pattern, length: int) -> list[tuple[str, str]]:
         ("cells", f"{cells:,}"),
         ("density", f"{_percent(cells, length * (length + 1) // 2)} of the causal cells"),
         ("fullest row", f"{row:,} cells"),
-        ("layers to reach", "no number is enough" if layers is None else str(layers)),
+        ("layers to reach", "no number suffices" if layers is None else str(layers)),
         (
-            "memory a layer",
+            "memory per layer",
             f"{length * row:,} scores, {_percent(row, length)} of full attention's {length**2:,}",
         ),
         ("costs as much as", f"full attention of length {round(math.sqrt(length * row)):,}"),
@@ -206,7 +214,7 @@ def summary(pattern: Pattern, length: int) -> list[tuple[str, str]]:
 
 
 def draw(pattern: Pattern, length: int, path: str | Path) -> Path:
-    """Write the picture; the same pattern, length and matplotlib give the same bytes."""
+    """Write the picture and return its path; the same pattern, length and matplotlib give the same bytes."""
     import matplotlib as mpl
 
     target = a_path("A picture is written to the path of a file.", path, hint='write "pattern.svg".')

@@ -1,4 +1,4 @@
-"""Tensors -> the same, checked, before a backend reads them; and the rule of attention dropout.
+"""Tensors -> the same, validated before a backend reads them; and the rule of attention dropout.
 
 The rule, in 32-bit arithmetic that wraps around, with mix(x) = x ^= x >> 16, x *= 0x7FEB352D, x ^= x >> 15,
 x *= 0x846CA68B, x ^= x >> 16, and G = 0x9E3779B9:
@@ -7,9 +7,9 @@ x *= 0x846CA68B, x ^= x >> 16, and G = 0x9E3779B9:
     key  = mix(key + batch * G);  key = mix(key + head * G)
     cell = mix(mix(position ^ key) + distance * G)
 
-A cell stays, multiplied by 1 / (1 - rate), when cell >> 8 >= round(rate * 2^24); else it becomes 0. Position
-is the query's, distance = query - key. No mask is ever stored: every backend and both passes compute the same
-one. `native/dropout.h` holds this rule a second time.
+A cell is kept, multiplied by 1 / (1 - rate), if cell >> 8 >= round(rate * 2^24); otherwise it becomes 0. Position is
+the query's, distance = query - key. No mask is stored: every backend and both passes compute the same one.
+`native/dropout.h` implements the same rule.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from torch import Tensor
 from logsparse.attention.pattern import Pattern
 from logsparse.errors import ConfigError, DataError
 
-# B batch, H heads, L length, D channels of q and k, E channels of v
+# B batch, H heads, L length, C channels, D channels of q and k, E channels of v
 
-
+_LOW = 0xFFFFFFFF
+_GOLDEN = 0x9E3779B9
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def check_tensor(name: str, x: Any) -> None:
-    """A dense tensor of numbers that can be read, of a type the backends serve."""
+    """Raise DataError unless x is a dense tensor with data, of a type that the backends serve."""
     if not isinstance(x, Tensor):
         raise DataError(f"{name} must be a torch.Tensor.", got=_kind(x), hint="torch.as_tensor makes one of an array.")
     if x.layout != torch.strided or x.is_nested or x.device.type == "meta":
@@ -49,7 +50,7 @@ def check_tensor(name: str, x: Any) -> None:
 
 
 def check_pattern(pattern: Any) -> None:
-    """A Pattern."""
+    """Raise ConfigError unless it is a Pattern."""
     if not isinstance(pattern, Pattern):
         raise ConfigError(
             "pattern must be a Pattern.", got=repr(pattern), hint="call one, for example logsparse() or restart(96)."
@@ -57,7 +58,7 @@ def check_pattern(pattern: Any) -> None:
 
 
 def check_attention(q: Any, k: Any, v: Any) -> None:
-    """q, k (B, H, L, D) and v (B, H, L, E) of one type on one device, none empty."""
+    """Raise DataError unless q, k are (B, H, L, D) and v (B, H, L, E), of one type on one device, none empty."""
     for name, x in (("q", q), ("k", k), ("v", v)):
         check_tensor(name, x)
     shapes = [tuple(x.shape) for x in (q, k, v)]
@@ -78,11 +79,12 @@ def check_attention(q: Any, k: Any, v: Any) -> None:
 
 
 def check_starts(starts_B: Any, like: Tensor) -> None:
-    """One whole number per batch row: its first real position. None: there is no padding."""
+    """Raise DataError unless starts are None or one int64 per batch row, its first real position."""
     if starts_B is None:
         return
-    right = isinstance(starts_B, Tensor) and starts_B.layout == torch.strided
-    if not right or starts_B.shape != like.shape[:1] or starts_B.dtype != torch.int64 or starts_B.device != like.device:
+    strided = isinstance(starts_B, Tensor) and starts_B.layout == torch.strided
+    kind = (like.shape[:1], torch.int64, like.device)
+    if not strided or (starts_B.shape, starts_B.dtype, starts_B.device) != kind:
         raise DataError(
             f"starts must be an int64 tensor of ({len(like)},) on {like.device}: the first real position of each row.",
             got=_kind(starts_B),
@@ -91,7 +93,7 @@ def check_starts(starts_B: Any, like: Tensor) -> None:
 
 
 def without_padding(x_BLC: Tensor, starts_B: Tensor | None) -> Tensor:
-    """Zeros before each batch row's start, since a weight of 0 does not hide a NaN; heads may stand between B and L."""
+    """Return x with zeros before each start, since a weight of 0 does not hide a NaN; also takes (B, H, L, C)."""
     if starts_B is None:
         return x_BLC
     where_L = torch.arange(x_BLC.shape[-2], device=x_BLC.device)
@@ -100,25 +102,25 @@ def without_padding(x_BLC: Tensor, starts_B: Tensor | None) -> Tensor:
 
 
 def check_cells(distances: Sequence[int], dropout: float, length: int, **rows: tuple[int, int]) -> None:
-    """What an operator takes beside its tensors; `rows`: name=(a number of rows, the most it may be)."""
+    """Validate the other arguments of an operator; `rows`: name=(number of rows, its maximum)."""
     ascending = sorted(set(distances)) == list(distances)
     if not distances or not ascending or distances[0] != 0 or distances[-1] >= length:
         raise DataError(
             f"distances must ascend from 0 and stay below the length, {length}.",
             got=f"{list(distances)[:8]}",
-            hint="Pattern.distances(length) gives them.",
+            hint="Pattern.distances(length) returns them.",
         )
     for name, (count, most) in rows.items():
         if not 0 <= count <= most or not 0 <= dropout < 1:
             raise DataError(
                 f"{name} must be 0 to {most}, and dropout at least 0 and below 1.",
                 got=f"{name}={count}, dropout={dropout}",
-                hint="call logsparse.attention.attend.attend, which gives both.",
+                hint="call logsparse.attend, which passes both.",
             )
 
 
 def empty(x: Tensor, rows: int, channels: int) -> Tensor:
-    """(B, H, rows, channels), channel-first in memory where x is."""
+    """Return an empty (B, H, rows, channels) tensor, channel-first in memory if x is."""
     if x.stride(2) == 1:
         return x.new_empty((*x.shape[:2], channels, rows)).mT
     return x.new_empty((*x.shape[:2], rows, channels))
@@ -128,24 +130,17 @@ def _kind(x: Any) -> str:
     return f"{tuple(x.shape)} {x.dtype} on {x.device}" if isinstance(x, Tensor) else type(x).__name__
 
 
-# B batch, H heads
-
-
-_LOW = 0xFFFFFFFF
-_GOLDEN = 0x9E3779B9
-
-
 def draw_seed(generator: torch.Generator | None, device: torch.device) -> Tensor:
-    """One whole number as a tensor, so that drawing it neither interrupts a compiled graph nor waits for a GPU.
+    """Return a seed as a tensor, so that drawing it neither breaks a compiled graph nor waits for a GPU.
 
-    It is drawn where the generator is; without one, by the global generator of `device`.
+    It is drawn on the device of the generator; without one, by the global generator of `device`.
     """
     where = device if generator is None else generator.device
     return torch.randint(0, 2**62, (), generator=generator, dtype=torch.int64, device=where)
 
 
 def factors(seed: Tensor, heads: tuple[int, int], position: Tensor, distance: Tensor, rate: float) -> Tensor:
-    """(B, H, ...) in float64, for `position` and `distance` of one broadcast shape (...)."""
+    """Return the dropout factors, (B, H, ...) in float64, for `position` and `distance` that broadcast to (...)."""
     batch_B, head_H = (torch.arange(size, device=position.device) for size in heads)
     seed = seed.to(position.device)
     key = _mix(_mix(seed & _LOW) ^ (seed >> 32))
@@ -156,7 +151,7 @@ def factors(seed: Tensor, heads: tuple[int, int], position: Tensor, distance: Te
 
 
 def _mix(x: Tensor) -> Tensor:
-    # int64 products wrap, and their low 32 bits are the product's.
+    # int64 products wrap around; their low 32 bits are exact.
     x = ((x ^ (x >> 16)) * 0x7FEB352D) & _LOW
     x = ((x ^ (x >> 15)) * 0x846CA68B) & _LOW
     return x ^ (x >> 16)

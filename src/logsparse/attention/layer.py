@@ -1,12 +1,9 @@
 """(B, L, width) -> (B, L, width): multi-head self-attention with convolutional queries and keys.
 
-Queries and keys come from one convolution of `kernel` steps, values from each step alone. The kernel reads x once for
-all three and copies no window; results are channel-first, (B, C, L), as its attention reads them fastest. A norm of x
-that stands before them, if there is one, is computed on the way.
-
-Queries and keys come from one causal convolution of `kernel` steps, values from each step alone; kernel 1 is
-the canonical layer. Which cells attend to which is the pattern's business, how fast is `attend`'s. From the
-convolution to the output all memory is channel-first: both it and the attention kernel are fastest so.
+Queries and keys come from one causal convolution of `kernel` steps, values from each step alone; kernel 1 is the
+canonical layer. The pattern decides which cells attend to which, `attend` computes it. The C++ kernel reads x once for
+queries, keys and values, without copying windows, and normalizes x on the way if a norm precedes the layer. From the
+convolution to the output all memory is channel-first, (B, C, L), the fastest layout for both.
 """
 
 from __future__ import annotations
@@ -25,13 +22,14 @@ from logsparse.attention.pattern import Pattern
 from logsparse.checks import whole
 from logsparse.errors import ConfigError, DataError
 
-# B batch, L length, W width, K kernel, C channels of queries, keys or values each
+# B batch, N paths, L length, W width, H heads, D head width, K kernel, C channels of queries, keys or values each
+# (H * D), E channels out
 
 Projected = tuple[Tensor, Tensor, Tensor]
 Norm = tuple[Tensor, Tensor] | tuple[None, None]
-"""Gain and shift, (W,) each."""
+"""Gain and shift of a norm, (W,) each."""
 EPSILON = 1e-5
-"""Of every norm."""
+"""Added to the variance by every norm."""
 
 
 def project(
@@ -43,7 +41,7 @@ def project(
     starts_B: Tensor | None,
     norm: Norm = (None, None),
 ) -> Projected:
-    """(B, L, W) -> queries, keys, values, (B, C, L) each; what stands before each start counts as zeros."""
+    """(B, L, W) -> queries, keys, values, (B, C, L) each; positions before each start count as zeros."""
     parts = (x_BLW, weight_2CWK, bias_2C, weight_CW, bias_C)
     if serves(*parts, *(part for part in norm if part is not None)):
         projected: Projected = torch.ops.logsparse.project(*parts, starts_B, *norm)
@@ -60,7 +58,7 @@ def project_plainly(
     starts_B: Tensor | None,
     norm: Norm = (None, None),
 ) -> Projected:
-    """The same in plain torch: the oracle, on any device and in any type."""
+    """Compute `project` in plain torch: the oracle, on any device and in any type."""
     gain_W, shift_W = norm
     x_BLW = without_padding(x_BLW, starts_B)
     if gain_W is not None:
@@ -112,7 +110,7 @@ def _project_backward(
     (batch, length, width), (channels, kernel) = x_BLW.shape, (len(weight_CW), weight_2CWK.shape[2])
     wanted = (batch, channels, length)
     check_shapes(x=(x_BLW, tuple(x_BLW.shape)), **{f"grad {n}": (grad, wanted) for n, grad in enumerate(grads)})
-    # Turned: from results back to inputs, taps in reverse order.
+    # Transposed, from results back to inputs, with taps in reverse order.
     turned = [part.transpose(0, 1).flip(2).contiguous() for part in weight_2CWK.chunk(2)]
     turned.append(weight_CW.T.contiguous())
     taps = (kernel, kernel, 1)
@@ -127,9 +125,9 @@ def _project_backward(
     ]
     where = grad_x.data_ptr(), sums.data_ptr(), sums.shape[1]
     extension().convolve_backward(*_whole(x_BLW, starts_B, norm), parts, *where)
-    found = sums.sum(0) if threads > 1 else sums[0]
+    total = sums.sum(0) if threads > 1 else sums[0]
     weights, biases = [], []
-    *of_parts, gain, shift = torch.split(found, sizes)
+    *of_parts, gain, shift = torch.split(total, sizes)
     for part, tap, wide in zip(of_parts, taps, rooms, strict=True):
         weight = part[: channels * wide].view(channels, wide)[:, : tap * width]
         weights.append(weight.reshape(channels, tap, width).mT)
@@ -161,8 +159,8 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: Projected) -> None:
 
 
 def _gradients(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-    found = torch.ops.logsparse.project_backward(list(grads), *ctx.saved_tensors)
-    return (*found[:5], None, *(found[5:] or (None, None)))
+    gradients = torch.ops.logsparse.project_backward(list(grads), *ctx.saved_tensors)
+    return (*gradients[:5], None, *(gradients[5:] or (None, None)))
 
 
 _REST = "Tensor? starts, Tensor? gain, Tensor? shift"
@@ -184,12 +182,12 @@ def _check(
     starts_B: Tensor | None,
     norm: Sequence[Tensor | None],
 ) -> None:
-    """The operator is public and reads plain memory: nothing wrong may reach it."""
+    """Validate everything: the operator is public and reads raw memory."""
     if x_BLW.ndim != 3 or weight_2CWK.ndim != 3 or weight_CW.ndim != 2:
         raise DataError(
             "x must be (batch, length, width), weights (2 * channels, width, kernel) and (channels, width).",
             got=f"{tuple(x_BLW.shape)}, {tuple(weight_2CWK.shape)} and {tuple(weight_CW.shape)}",
-            hint="call ConvAttention, which gives them.",
+            hint="call ConvAttention, which passes them.",
         )
     channels, width, kernel = len(weight_CW), x_BLW.shape[2], weight_2CWK.shape[2]
     check_shapes(
@@ -202,7 +200,7 @@ def _check(
         shift=(norm[1], (width,)),
     )
     if (norm[0] is None) != (norm[1] is None):
-        raise DataError("A norm has a gain and a shift.", got="one of them", hint="give both, or none.")
+        raise DataError("A norm has a gain and a shift.", got="one of them", hint="pass both or neither.")
     check_starts(starts_B, x_BLW)
     check_starts_memory(starts_B)
 
@@ -213,7 +211,7 @@ def _results(x_BLW: Tensor, weight_CW: Tensor) -> Projected:
 
 
 def _whole(x_BLW: Tensor, starts_B: Tensor | None, norm: Sequence[Tensor | None]) -> tuple[Any, ...]:
-    """What both passes take: x, the sizes, the starts, the norm."""
+    """Return the arguments that both passes share: x, the sizes, the starts, the norm."""
     sizes = (TYPES[x_BLW.dtype], *x_BLW.shape, torch.get_num_threads())
     starts, *addresses = (0 if part is None else part.data_ptr() for part in (starts_B, *norm))
     return (x_BLW.data_ptr(), *x_BLW.stride()), sizes, starts, addresses, EPSILON
@@ -223,11 +221,38 @@ def _dense(norm: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
     return tuple(part if part is None else part.contiguous() for part in norm)
 
 
-# B batch, N paths, L length, W width, H heads, D head width, K kernel, C channels in, E channels out
-
-
 class ConvAttention(nn.Module):
-    """Head width None is width / heads; the paper gives each head the full width."""
+    """Multi-head causal self-attention over a pattern, with convolutional queries and keys.
+
+    Parameters
+    ----------
+    width : int
+        Channels of the input and the output.
+    heads : int
+        Number of attention heads.
+    pattern : Pattern
+        Which cells each position attends to; see `logsparse.patterns`.
+    kernel : int, default 1
+        Steps that queries and keys see, up to and including their own; 1 is the canonical layer.
+    head_width : int, optional
+        Channels per head; width / heads by default. The paper gives each head the full width.
+    dropout : float, default 0.0
+        Share of the attention weights that are dropped, in [0, 1), if `forward` is given a generator.
+
+    Raises
+    ------
+    ConfigError
+        If a size is below 1, the width is not a multiple of the heads without a `head_width`, `pattern` is not a
+        Pattern, or dropout is out of its range.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import logsparse as ls
+    >>> layer = ls.ConvAttention(32, heads=4, pattern=ls.patterns.logsparse(), kernel=6)
+    >>> layer(torch.randn(2, 96, 32)).shape
+    torch.Size([2, 96, 32])
+    """
 
     def __init__(
         self,
@@ -257,7 +282,7 @@ class ConvAttention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Normal, with the paper's deviations; biases 0."""
+        """Draw the weights from normal distributions with the paper's standard deviations; set biases to 0."""
         for name, parameter in self.named_parameters():
             if name.endswith("bias"):
                 nn.init.zeros_(parameter)
@@ -268,10 +293,26 @@ class ConvAttention(nn.Module):
     def forward(
         self, x_BLW: Tensor, *, generator: torch.Generator | None = None, starts: Tensor | None = None
     ) -> Tensor:
-        """Attention dropout acts when there is a generator to draw its seed from, and only then.
+        """Return the attended input, (B, L, W).
 
-        `starts`, int64 (B,): the first real position per batch row. What stands before it is not seen, neither by
-        attention nor by the convolution.
+        Parameters
+        ----------
+        x_BLW : Tensor
+            Input, (B, L, W).
+        generator : torch.Generator, optional
+            Source of the dropout seed; without one nothing is dropped.
+        starts : Tensor, optional
+            First real position per batch row, int64 (B,); neither attention nor convolution sees what precedes it.
+
+        Returns
+        -------
+        Tensor
+            (B, L, W)
+
+        Raises
+        ------
+        DataError
+            If the input is not (B, L, W).
         """
         merged_BLW: Tensor = self.out(self.gather(x_BLW, generator=generator, starts=starts))
         return merged_BLW
@@ -284,7 +325,7 @@ class ConvAttention(nn.Module):
         starts: Tensor | None = None,
         norm: nn.LayerNorm | None = None,
     ) -> Tensor:
-        """(B, L, H * D): what the heads gathered, before the output layer merges it; x goes through the norm first."""
+        """Return the results of the heads, (B, L, H * D), before the output layer; x is normalized first if asked."""
         dropout = 0.0 if generator is None else self.dropout
         qkv = self.project(x_BLW, starts=starts, norm=norm)
         return side_by_side(attend(*qkv, self.pattern, dropout=dropout, generator=generator, starts=starts))
@@ -292,7 +333,7 @@ class ConvAttention(nn.Module):
     def project(
         self, x_BLW: Tensor, *, starts: Tensor | None = None, norm: nn.LayerNorm | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys, values, each (B, H, L, D)."""
+        """Return queries, keys and values, each (B, H, L, D)."""
         self._check(x_BLW)
         check_starts(starts, x_BLW)
         bias = cast("Tensor", self.query_key.bias)
@@ -302,9 +343,9 @@ class ConvAttention(nn.Module):
         return q_BHLD, k_BHLD, v_BHLD
 
     def project_step(self, seen_BNKW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """One position of each of N paths from its last `kernel` inputs: queries, keys, values, each (B, N, H, D)."""
+        """Return queries, keys, values of one position per path, each (B, N, H, D), from its last `kernel` inputs."""
         weight_EC = self.query_key.weight.mT.flatten(1)
-        # One row a path: as many matrices of few rows they would take twice the time.
+        # One matrix with a row per path: many matrices of few rows would take twice the time.
         q_and_k = F.linear(seen_BNKW.flatten(2).flatten(0, 1), weight_EC, self.query_key.bias)
         shape = (*seen_BNKW.shape[:2], -1, self.heads, self.head_width)
         q_BNHD, k_BNHD = q_and_k.view(shape).unbind(2)
@@ -319,12 +360,12 @@ class ConvAttention(nn.Module):
             raise DataError(
                 f"The layer takes (batch, length, {self.width}).",
                 got=str(tuple(x_BLW.shape)),
-                hint="the last dimension is the width the layer was made with.",
+                hint="the last dimension is the width of the layer.",
             )
 
 
 def side_by_side(attended_BHLD: Tensor) -> Tensor:
-    """(B, L, H * D) of what each head gathered; channel-first in memory where that is."""
+    """Return the results of all heads as (B, L, H * D), without changing their order in memory."""
     return attended_BHLD.mT.flatten(1, 2).mT
 
 
@@ -341,5 +382,5 @@ def _check_sizes(*, width: int, heads: int, kernel: int, head_width: int | None)
         raise ConfigError(
             "Without a head_width, the width must be a multiple of heads.",
             got=f"width={width}, heads={heads}",
-            hint=f"give head_width, for example the paper's full width, {width}.",
+            hint=f"pass head_width, for example the paper's full width, {width}.",
         )

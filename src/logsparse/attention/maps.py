@@ -11,8 +11,9 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from logsparse.attention.attend import attention_weights
+from logsparse.attention.inputs import without_padding
 from logsparse.attention.pattern import Pattern, full
+from logsparse.attention.plain import pattern_weights
 from logsparse.checks import is_whole, suggest
 from logsparse.data.columns import ID, TIME
 from logsparse.data.grid import Library, to_native
@@ -25,13 +26,17 @@ from logsparse.model.network import Network
 from logsparse.model.transformer import Block, Transformer
 from logsparse.pictures import draw_attention, draw_attention_matrix
 
-# B batch, H heads, L length (queries), J keys (= L), M cells of a row, D channels of q and k
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# B batch, H heads, L positions of the window (queries), J positions attended to (= L), M cells of a row,
+# D channels of q and k
 
 
 def weights_row(q: Tensor, k: Tensor, pattern: Pattern, row: int, starts_B: Tensor | None = None) -> Tensor:
-    """(B, H, J): how row `row` weighs every cell, 0 where the pattern has none; only its own cells are scored.
+    """Return the weights of one row, (B, H, J), 0 outside its pattern; no other row is computed.
 
-    Padding, which ends before each start, is not seen; the row itself must not be padding.
+    Cells before each start are padding and have weight 0; the row itself must not be padding.
     """
     cells_M = torch.tensor(pattern.row(row), device=q.device)
     scores_BHM = (k[:, :, cells_M] @ q[:, :, row, :, None])[..., 0] / math.sqrt(q.shape[-1])
@@ -43,9 +48,11 @@ def weights_row(q: Tensor, k: Tensor, pattern: Pattern, row: int, starts_B: Tens
 
 
 def weights_matrix(q: Tensor, k: Tensor, pattern: Pattern, starts_B: Tensor | None = None) -> Tensor:
-    """(B, H, L, J): all rows; dense first rows included, rows of padding 0."""
-    weights_BHLM, distances = attention_weights(q, k, pattern, starts_B)
+    """Return the weights of all rows, (B, H, L, J), dense first rows included; rows of padding are 0."""
     length = q.shape[2]
+    distances = pattern.distances(length)
+    clean_q, clean_k = without_padding(q, starts_B), without_padding(k, starts_B)
+    weights_BHLM = pattern_weights(clean_q, clean_k, distances, starts_B)
     matrix_BHLJ = weights_BHLM.new_zeros(*q.shape[:3], length)
     for m, s in enumerate(distances):
         matrix_BHLJ.diagonal(-s, 2, 3).copy_(weights_BHLM[:, :, s:, m])
@@ -54,21 +61,18 @@ def weights_matrix(q: Tensor, k: Tensor, pattern: Pattern, starts_B: Tensor | No
     return matrix_BHLJ
 
 
-# H heads, L positions of the window, J positions attended to (= L)
-
-
 class Attending(NamedTuple):
-    """Of one window: history, then the mean path."""
+    """Weights and values of one window: history, then the mean path."""
 
     weights: Floats
-    """(H, J) of one step of the horizon, or (H, L, J) of all positions."""
+    """(H, J) for one step of the horizon, or (H, L, J) for all positions."""
     values_L: Floats
-    """NaN where nothing was observed."""
+    """NaN if missing."""
 
 
 @torch.no_grad()
 def attending(network: Transformer, batch: Batch, layer: int, step: int | None) -> Attending:
-    """Weights of all heads of one layer; the horizon before the step that asks is the mean path's."""
+    """Return the weights of all heads of one layer; the horizon before the step is filled with the mean path."""
     filled = along_the_mean(network, batch)
     q, k = network.queries_keys(filled, layer)
     starts_B = filled.starts_B
@@ -84,43 +88,38 @@ def attending(network: Transformer, batch: Batch, layer: int, step: int | None) 
     return Attending(weights[0].cpu().numpy(), values_L.cpu().numpy())
 
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-# L positions of the window, J positions attended to (= L)
-
-
 @dataclass(frozen=True, repr=False)
 class Attention:
-    """How one step of a forecast, or every position of its window, weighs the positions of the window.
+    """Attention weights of one step of a forecast, or of every position of its window.
 
-    A position stands for the time whose value is to be told: it has read the values before it, not its own. The horizon
-    holds the mean path. The weights of a position are 0 outside its pattern, 0 after itself, and sum to 1.
+    A position stands for the time whose value it predicts: it has read the values before it, not its own. The horizon
+    holds the mean path. The weights of a position sum to 1; they are 0 outside its pattern and after itself.
     """
 
     weights: Floats
-    """(J,) of one step, or (L, J) of every position."""
+    """(J,) for one step, or (L, J) for every position."""
     values: Floats
-    """(L,): history, then the mean path; NaN where nothing was observed."""
+    """(L,): history, then the mean path; NaN if missing."""
     times: pl.Series
     """(L,)"""
     context: int
     """Position of the forecast start."""
     series: SeriesId
     step: int | None
-    """Step of the horizon that looks; none: every position."""
+    """Step of the horizon that attends; None: every position."""
     what: str
-    """Layer and head, in words."""
+    """Layer and head, as text."""
     library: Library
 
     def __repr__(self) -> str:
-        looks = "every position" if self.step is None else f"step {self.step}"
-        return f"Attention({looks} of {self.series!r} over {len(self.values)} positions, {self.what})"
+        queries = "every position" if self.step is None else f"step {self.step}"
+        return f"Attention({queries} of {self.series!r} over {len(self.values)} positions, {self.what})"
 
     def table(self) -> pl.DataFrame:
-        """unique_id, ds, value, weight of the positions up to the step; or, of every position, its cells.
+        """Return unique_id, ds, value and weight of the positions up to the step.
 
-        The cells of a matrix: the time that looks in `ds`, the time looked at in `attended`, and the weight.
+        For every position: one row per cell, with the attending time in `ds`, the attended one in `attended`, and the
+        weight.
         """
         if self.step is not None:
             seen = self.context + self.step + 1
@@ -133,13 +132,13 @@ class Attention:
         return table.select(pl.lit(self.series).alias(ID), pl.all())
 
     def frame(self) -> Any:
-        """The table as the kind of frame that came in."""
+        """Return the table as a frame of the library that the data came from."""
         return to_native(self.table(), self.library)
 
     def plot(self) -> Figure:
-        """The weights under the history, like the paper's figures of learned patterns."""
+        """Draw the weights below the history, like the paper's figures of learned patterns."""
         title, zoned = f"{self.series}: {self.what}", isinstance(self.times.dtype, pl.Datetime)
-        # As clocks show them: a chart knows no zones.
+        # Local times: matplotlib would convert zoned ones.
         times = (self.times.dt.replace_time_zone(None) if zoned else self.times).to_numpy()
         if self.step is None:
             return draw_attention_matrix(times, self.values, self.weights, self.context, title)
@@ -151,36 +150,36 @@ class Attention:
 def attention_of(
     network: Network, windows: Windows, *, series: SeriesId | None, layer: int, head: int | None, step: int | None
 ) -> Attention:
-    """Of the last window of one series (the first unless named); of one head, or the mean over all."""
+    """Return the attention of the last window of one series (default: the first), of one head or their mean."""
     if not isinstance(network, Transformer):
         raise ConfigError(
-            "Attention is shown of a network that has some.",
+            "Only a network with attention can show it.",
             got=type(network).__name__,
-            hint="ask a LogSparse model.",
+            hint="use a LogSparse model.",
         )
     panel, layers, heads = windows.panel, network.config.layers, network.config.heads
     row = 0 if series is None else _place(series, panel.ids)
-    asked_layer = _counted("layer", layer, layers, "layer=-1 is the last.")
-    asked_head = None if head is None else _counted("head", head, heads, "head=None is the mean over all.")
+    layer_index = _counted("layer", layer, layers, "layer=-1 is the last.")
+    head_index = None if head is None else _counted("head", head, heads, "head=None is the mean over all.")
     if step is not None and not (is_whole(step) and 0 <= step < windows.horizon):
         raise ConfigError(
             f"step must be a step of the horizon, 0 to {windows.horizon - 1}, or None.",
             got=f"{step!r}",
-            hint="step=0 is the first one forecast; step=None gives the matrix of the whole window.",
+            hint="step=0 is the first step forecast; step=None returns the matrix of the whole window.",
         )
     end = panel.lengths[[row]]
     batch = windows(np.array([row]), end).to(next(network.parameters()).device)
-    weights, values_L = attending(network, batch, asked_layer, step)
+    weights, values_L = attending(network, batch, layer_index, step)
     steps_L = end - windows.context + np.arange(len(values_L))
     return Attention(
-        weights=weights.mean(0) if asked_head is None else weights[asked_head],
+        weights=weights.mean(0) if head_index is None else weights[head_index],
         values=values_L,
         times=stamps(panel, panel.freq.add(np.full_like(steps_L, panel.starts[row]), steps_L)),
         context=windows.context,
         series=panel.ids[row],
         step=step,
-        what=f"layer {asked_layer} of 0 to {layers - 1}, "
-        + (f"mean of {heads} heads" if asked_head is None else f"head {asked_head} of 0 to {heads - 1}"),
+        what=f"layer {layer_index} of 0 to {layers - 1}, "
+        + (f"mean of {heads} heads" if head_index is None else f"head {head_index} of 0 to {heads - 1}"),
         library=panel.origin.library,
     )
 
@@ -188,7 +187,7 @@ def attention_of(
 def _place(series: SeriesId, ids: tuple[SeriesId, ...]) -> int:
     if series not in ids:
         raise ConfigError(
-            "Attention is shown of a series that is there.",
+            "series must be the id of a series in the data.",
             got=f"{series!r}",
             hint=suggest(series, ids, f"name one such as {ids[0]!r}."),
         )
@@ -196,10 +195,10 @@ def _place(series: SeriesId, ids: tuple[SeriesId, ...]) -> int:
 
 
 def _counted(name: str, number: Any, count: int, hint: str) -> int:
-    """One of `count`, from 0 on, or from -1 back."""
+    """Return an index of `count`, from 0 on or from -1 back, as one from 0 on."""
     if not is_whole(number) or not -count <= number < count:
         raise ConfigError(
-            f"{name} must be one of the {count} there are, 0 to {count - 1}, or -1 to -{count} counted from the last.",
+            f"{name} must be 0 to {count - 1}, or -1 to -{count} counted from the last.",
             got=f"{number!r}",
             hint=hint,
         )

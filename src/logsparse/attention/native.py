@@ -1,8 +1,8 @@
 """q, k, v, distances -> attention over the pattern's cells by the C++ kernel, an operator with gradients.
 
-The operator takes tensors of any strides and never copies one; it is registered with `torch.library`, with
-fake tensors and a gradient, so that `torch.compile` sees one opaque node. Nothing of size L x M is kept
-between the passes: only q, k, v, the result and one log-sum-exp a row. Dense first rows are the kernel's business too.
+The operator takes tensors of any strides without copying them. It is registered with `torch.library`, with a fake
+implementation and a gradient, so that `torch.compile` sees one opaque node. Nothing of size L x M is kept between the
+passes: only q, k, v, the result and one log-sum-exp per row. The kernel computes dense first rows too.
 """
 
 # B batch, H heads, L length, D channels of q and k, E channels of v, N series, P paths
@@ -28,7 +28,7 @@ with contextlib.suppress(ImportError):  # installed without a compiler
 
 TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
 _log = logging.getLogger(__name__)
-_told: list[str] = []
+_reported: list[str] = []
 
 # Not torch.library.custom_op: its first call imports the whole compiler, 2.5 seconds of a core (docs/LOG.md).
 _library = torch.library.Library("logsparse", "FRAGMENT")  # type: ignore[no-untyped-call]
@@ -40,7 +40,7 @@ def define(
     fake: Callable[..., Any],
     gradient: tuple[Callable[..., Any], Callable[..., Any]] | None = None,
 ) -> None:
-    """Register `torch.ops.logsparse.<name>`; `gradient`: the backward function, and what remembers its inputs."""
+    """Register `torch.ops.logsparse.<name>`; `gradient`: the backward function and the one that saves its inputs."""
     name = schema.partition("(")[0]
     _library.define(schema)  # type: ignore[no-untyped-call]
     _library.impl(name, on_cpu, "CPU")  # type: ignore[no-untyped-call]
@@ -51,27 +51,27 @@ def define(
 
 
 def available() -> bool:
-    """Whether the extension was built; the first time it was not, one log line says what serves instead."""
-    if _native is None and not _told:
-        _told.append("missing")
+    """Return True if the extension was built; log once if it was not."""
+    if _native is None and not _reported:
+        _reported.append("missing")
         _log.warning("The C++ attention kernel was not built; plain torch serves instead (slower, same results).")
     return _native is not None
 
 
 def extension() -> Any:
-    """The extension; only where it is available."""
+    """Return the extension; call only if it is `available`."""
     return _native
 
 
 def room(count: int) -> int:
-    """Numbers that a row of summed gradients has room for: `sums_align` of native/problem.h."""
+    """Return `count` rounded up to `sums_align` of native/problem.h, the size of a row of summed gradients."""
     return -(-count // 32) * 32
 
 
 def serves(*tensors: Tensor) -> bool:
-    """Whether the layers' operators take these: all float32 or all float64, on a CPU, where the kernel was built.
+    """Return True if the operators of the layers take these tensors: all float32 or all float64, on a CPU.
 
-    Not under autocast, whose types plain torch follows, and not in forward-mode differentiation.
+    Autocast and forward-mode differentiation are left to plain torch.
     """
     first = tensors[0]
     same = all(x.dtype == first.dtype and x.device.type == "cpu" for x in tensors)
@@ -80,13 +80,13 @@ def serves(*tensors: Tensor) -> bool:
 
 
 def has_tangent(*tensors: Tensor) -> bool:
-    """Whether forward-mode differentiation is under way, which the kernel has no formula for."""
-    inside: int = forward_ad._current_level  # noqa: SLF001 - there is no public word for it
+    """Return True under forward-mode differentiation, which the kernel does not support."""
+    inside: int = forward_ad._current_level  # noqa: SLF001 - there is no public accessor
     return inside >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in tensors)  # type: ignore[no-untyped-call]
 
 
 def check_shapes(**parts: tuple[Tensor | None, tuple[int, ...]]) -> None:
-    """Refuse what a public operator would read beyond its memory: name=(tensor, the shape it must have)."""
+    """Raise DataError if a public operator would read outside its memory: name=(tensor, the shape it must have)."""
     (first, _), *_ = parts.values()
     for name, (x, shape) in parts.items():
         if x is None:
@@ -95,7 +95,7 @@ def check_shapes(**parts: tuple[Tensor | None, tuple[int, ...]]) -> None:
             raise DataError(
                 f"{name} must be {shape}, as the other shapes say, none empty, all of one type on a CPU.",
                 got=f"{tuple(x.shape)} {x.dtype} on {x.device}",
-                hint="call the layer, which gives them.",
+                hint="call the layer, which passes them.",
             )
     if first is None or first.dtype not in (torch.float32, torch.float64):
         kind = "none" if first is None else str(first.dtype)
@@ -112,7 +112,7 @@ def native(
     seed: Tensor | None,
     starts_B: Tensor | None,
 ) -> Tensor:
-    """q, k (B, H, L, D), v (B, H, L, E) -> (B, H, L, E)."""
+    """Compute attention by the kernel: q, k (B, H, L, D), v (B, H, L, E) -> (B, H, L, E)."""
     out_BHLE: Tensor = torch.ops.logsparse.attend(q, k, v, distances, dense_rows, dropout, seed, starts_B)[0]
     return out_BHLE
 
@@ -158,7 +158,7 @@ def _attend_backward(
     for name, given, wanted in parts:
         if given.shape != wanted.shape or given.dtype != wanted.dtype or not (name != "lse" or given.is_contiguous()):
             raise DataError(
-                f"{name} must be {tuple(wanted.shape)} {wanted.dtype}, as the forward pass gave it.",
+                f"{name} must be {tuple(wanted.shape)} {wanted.dtype}, as returned by the forward pass.",
                 got=f"{tuple(given.shape)} {given.dtype}",
                 hint="let autograd call this operator.",
             )
@@ -209,7 +209,7 @@ def _check(
     dropout: float,
     starts_B: Tensor | None,
 ) -> None:
-    """The operator is public (`torch.ops.logsparse.attend`) and reads plain memory: nothing wrong may reach it."""
+    """Validate everything: the operator is public (`torch.ops.logsparse.attend`) and reads raw memory."""
     check_attention(q, k, v)
     check_starts(starts_B, q)
     length = q.shape[2]
@@ -218,7 +218,7 @@ def _check(
 
 
 def check_starts_memory(starts_B: Tensor | None) -> None:
-    """The kernel reads starts one after the other, and cuts at them."""
+    """Raise DataError unless the kernel can read and cut at these starts."""
     if starts_B is not None and (not starts_B.is_contiguous() or int(starts_B.min()) < 0):
         raise DataError(
             "starts must be contiguous, and no start below 0.", got=f"{starts_B.tolist()[:8]}", hint="count from 0."
@@ -241,9 +241,9 @@ def native_step(
     cells: tuple[Sequence[int], Sequence[int]],
     starts_N: Tensor | None,
 ) -> Tensor:
-    """One position of every path, as `attention.step` lays out history and steps: (N, P, H, E). No gradient.
+    """Compute one position of every path, (N, P, H, E), without gradient.
 
-    `cells`: those of the history, and those of the steps.
+    History and steps are laid out by `attention.step`; `cells`: those of the history and those of the steps.
     """
     (history_k, history_v), (steps_k, steps_v) = history, steps
     series, paths, heads, width = q.shape

@@ -1,33 +1,80 @@
-"""Length -> the cells each cell may attend to, as distances into the past: which, how many, what they reach.
+"""Length -> the cells that each cell attends to, as distances into the past, and what layers of them reach.
 
-A pattern is a function: `restart(96).distances(768)`. All rows share one sorted set of distances (0 is the
-cell itself), so none ever points to the future; the first `dense_rows` rows attend to their whole past.
-Positions count from 0. Drawing lives in `draw`; nothing here needs torch.
+    restart(96).distances(768)             # the distances of the paper's pattern
+    logsparse().layers_to_reach(768)       # layers until every cell has received its whole past
+
+All rows share one sorted set of distances (0 is the cell itself), so no cell attends to the future; the first
+`dense_rows` rows attend to their whole past. Positions count from 0. To add a pattern, write a function like those
+below and enter it in `PATTERNS`: `logsparse pattern`, `--set model.patterns=...` and saved models read that registry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from logsparse.attention.reach import Bools, count_paths, layers_until_complete, received
 from logsparse.checks import whole
 from logsparse.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# numpy is imported where it is used: `logsparse --help` reads the registry and needs none.
+Bools: TypeAlias = "NDArray[np.bool_]"
+Numbers: TypeAlias = "NDArray[np.int_]"
 
 
 @dataclass(frozen=True, repr=False)
 class Pattern:
-    """A rule and its settings. Make one with `full`, `logsparse`, `local`, `restart` or `from_distances`."""
+    """The distances at which attention looks back: a rule of the registry and its settings.
+
+    Make one with `full`, `logsparse`, `local`, `restart` or `from_distances`. Patterns are immutable and hashable.
+
+    Parameters
+    ----------
+    rule : str
+        Name of an entry of `PATTERNS`.
+    settings : tuple of (str, int or tuple of int)
+        Settings of the rule, by name.
+    dense_rows : int, default 0
+        Number of first rows that attend to their whole past.
+
+    Raises
+    ------
+    ConfigError
+        If the rule is unknown or `dense_rows` is not a whole number of at least 0.
+
+    Examples
+    --------
+    >>> import logsparse as ls
+    >>> pattern = ls.patterns.logsparse(dense_rows=2)
+    >>> pattern
+    logsparse(base=2, dense_rows=2)
+    >>> pattern.distances(10)
+    (0, 1, 2, 4, 8)
+    >>> pattern.row(9)
+    (1, 5, 7, 8, 9)
+    >>> pattern.mask(4).astype(int)
+    array([[1, 0, 0, 0],
+           [1, 1, 0, 0],
+           [1, 1, 1, 0],
+           [0, 1, 1, 1]])
+    >>> pattern.layers_to_reach(10)
+    3
+    >>> ls.patterns.Pattern.from_dict(pattern.to_dict()) == pattern
+    True
+    """
 
     rule: str
     settings: tuple[tuple[str, int | tuple[int, ...]], ...] = ()
     dense_rows: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.rule not in _RULES:
+        if self.rule not in PATTERNS:
             raise ConfigError(
-                f"A pattern's rule must be one of {', '.join(_RULES)}.",
+                f"A pattern's rule must be one of {', '.join(PATTERNS)}.",
                 got=repr(self.rule),
                 hint="make one with logsparse(), local(7), restart(96), full() or from_distances([...]).",
             )
@@ -38,12 +85,13 @@ class Pattern:
         return f"{self.rule}({', '.join(f'{name}={value}' for name, value in shown)})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Only strings, whole numbers and lists, so that JSON gives the same dict back."""
+        """Return the rule and its settings as strings, whole numbers and lists, ready for JSON."""
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in self.settings}
         return {"rule": self.rule, **plain, "dense_rows": self.dense_rows}
 
     @staticmethod
     def from_dict(settings: Mapping[str, Any]) -> Pattern:
+        """Return the pattern that `to_dict` described; raise ConfigError if the rule or a setting is unknown."""
         if not isinstance(settings, Mapping):
             raise ConfigError(
                 "A pattern is read from a dict.",
@@ -52,80 +100,188 @@ class Pattern:
             )
         arguments = dict(settings)
         name = arguments.pop("rule", None)
-        makers: dict[Any, Callable[..., Pattern]] = {
-            maker.__name__: maker for maker in (full, logsparse, local, restart, from_distances)
-        }
         try:
-            return makers[name](**arguments)
+            return PATTERNS[name].make(**arguments)
         except (KeyError, TypeError) as error:
             raise ConfigError(
-                f"A pattern needs a rule, one of {', '.join(makers)}, and that rule's settings.",
+                f"A pattern needs a rule, one of {', '.join(PATTERNS)}, and that rule's settings.",
                 got=repr(dict(settings)),
                 hint="write, for example, {'rule': 'restart', 'sub_length': 96}.",
             ) from error
 
     def distances(self, length: int) -> tuple[int, ...]:
-        """Sorted, 0 first, all below `length`: row l attends to l - s for every s <= l among them."""
+        """Return the distances below `length`, sorted, 0 first: row l attends to l - s for every s <= l of them."""
         length = _whole("length", length, least=1)
-        return tuple(sorted({s for s in _RULES[self.rule](length, **dict(self.settings)) if s < length}))
+        return tuple(sorted({s for s in PATTERNS[self.rule].distances(length, **dict(self.settings)) if s < length}))
 
     def cells_of(self, length: int) -> tuple[tuple[int, ...], int]:
-        """Distances, and how many first rows see their whole past: all, where the distances leave out nothing."""
+        """Return the distances, and how many first rows see their whole past: all, if every distance is present."""
         distances = self.distances(length)
         return distances, length if len(distances) == length else min(self.dense_rows, length)
 
     def mask(self, length: int) -> Bools:
-        """(L, L): entry [l, j] says whether row l attends to cell j."""
+        """Return (L, L) booleans: entry [l, j] is True if row l attends to cell j."""
         return self.reach(length, layers=1)
 
     def row(self, position: int) -> tuple[int, ...]:
-        """The cells that this row attends to, oldest first, itself last."""
+        """Return the cells that this row attends to, oldest first, itself last."""
         position = _whole("position", position, least=0)
         distances = range(position + 1) if position < self.dense_rows else self.distances(position + 1)
         return tuple(position - s for s in reversed(distances))
 
     def cells(self, length: int) -> int:
-        """How many cells all rows attend to together."""
+        """Return the number of cells that all rows attend to together."""
         length = _whole("length", length, least=1)
         dense = min(self.dense_rows, length)
         return dense * (dense + 1) // 2 + sum(length - max(s, dense) for s in self.distances(length))
 
     def row_cells(self, length: int) -> int:
-        """How many cells the fullest row attends to."""
+        """Return the number of cells that the fullest row attends to."""
         return max(len(self.distances(length)), min(self.dense_rows, int(length)))
 
     def reach(self, length: int, layers: int) -> Bools:
-        """(L, L): entry [l, j] says whether row l has received cell j after so many layers."""
+        """Return (L, L) booleans: entry [l, j] is True if row l has received cell j after `layers` layers."""
+        import numpy as np
+
         layers, length = _whole("layers", layers, least=0), _whole("length", length, least=1)
-        return received(self.distances(length), length, self.dense_rows, layers)
+        crossings = _crossings(self.distances(length), length)
+        before = after = next(crossings)
+        for _ in range(layers):
+            before, after = after, next(crossings, after)
+        line = np.concatenate([after[::-1], np.zeros(length - 1, bool)])
+        cells: Bools = np.lib.stride_tricks.sliding_window_view(line, length)[::-1].copy()
+        if self.dense_rows and layers:
+            cells |= np.arange(length) <= _entry(before, self.dense_rows)[:, None]
+        return cells
 
     def layers_to_reach(self, length: int) -> int | None:
-        """The fewest layers after which every row has received its whole past; None if no number will do."""
-        return layers_until_complete(self.distances(length), int(length), self.dense_rows)
+        """Return the fewest layers after which every row has received its whole past; None if no number suffices."""
+        import numpy as np
+
+        rows = np.arange(length)
+        before: Bools | None = None
+        for layers, after in enumerate(_crossings(self.distances(length), len(rows))):
+            gap = len(rows) if after.all() else int(np.argmin(after))
+            complete = rows < gap
+            if self.dense_rows and before is not None:
+                complete |= rows - _entry(before, self.dense_rows) <= gap
+            if complete.all():
+                return layers
+            before = after
+        return None
+
+    def arrivals(self, length: int) -> Numbers:
+        """Return, per cell, the number of layers after which the last row has received it; -1 if it never does."""
+        import numpy as np
+
+        layer_of = np.full(length, -1)
+        before: Bools | None = None
+        for layers, after in enumerate(_crossings(self.distances(length), len(layer_of))):
+            received = after[::-1]
+            if self.dense_rows and before is not None:
+                received = received | (np.arange(length) <= _entry(before, self.dense_rows)[-1])
+            layer_of[received & (layer_of < 0)] = layers
+            before = after
+        return layer_of
 
     def paths(self, query: int, key: int, edges: int) -> int:
-        """How many paths lead from `key` to `query` by exactly so many edges, none of them a self-edge."""
+        """Return the number of paths from `key` to `query` of exactly `edges` edges, none of them a self-edge."""
+        import numpy as np
+
         query, key = _whole("query", query, least=0), _whole("key", key, least=0)
         edges = _whole("edges", edges, least=0)
         if key > query:
             return 0
         span = query - key + 1
         dense_cells = min(max(self.dense_rows - key, 0), span)
-        return count_paths(self.distances(span), span, dense_cells, edges)
+        # Python integers: path counts outgrow 64 bits.
+        ways = np.zeros(span, dtype=object)
+        ways[0] = 1
+        for _ in range(edges):
+            longer = np.zeros_like(ways)
+            for step in self.distances(span)[1:]:
+                longer[step:] += ways[:-step]
+            longer[:dense_cells] = np.cumsum(ways[:dense_cells]) - ways[:dense_cells]
+            ways = longer
+        return int(ways[-1])
 
 
 def full(*, dense_rows: int = 0) -> Pattern:
-    """Every s >= 0."""
+    """Return the pattern of causal attention: every s >= 0.
+
+    Parameters
+    ----------
+    dense_rows : int, default 0
+        Accepted as for the other patterns; without effect here.
+
+    Returns
+    -------
+    Pattern
+
+    Examples
+    --------
+    >>> import logsparse as ls
+    >>> ls.patterns.full().distances(4)
+    (0, 1, 2, 3)
+    """
     return Pattern("full", dense_rows=dense_rows)
 
 
 def logsparse(base: int = 2, *, dense_rows: int = 0) -> Pattern:
-    """Every s = base^e, and s = 0."""
+    """Return the LogSparse pattern: every s = base^e, and s = 0.
+
+    Parameters
+    ----------
+    base : int, default 2
+        Base of the powers, at least 2.
+    dense_rows : int, default 0
+        Number of first rows that attend to their whole past.
+
+    Returns
+    -------
+    Pattern
+
+    Raises
+    ------
+    ConfigError
+        If a setting is out of its range.
+
+    Examples
+    --------
+    >>> import logsparse as ls
+    >>> ls.patterns.logsparse().distances(20)
+    (0, 1, 2, 4, 8, 16)
+    """
     return Pattern("logsparse", (("base", _whole("base", base, least=2)),), dense_rows=dense_rows)
 
 
 def local(width: int, base: int = 2, *, dense_rows: int = 0) -> Pattern:
-    """Every s < width, and beyond the window's left edge every s = width - 1 + base^e."""
+    """Return a dense window followed by powers: every s < width, and every s = width - 1 + base^e.
+
+    Parameters
+    ----------
+    width : int
+        Cells of the dense window, the cell itself included; 1 is `logsparse(base)`.
+    base : int, default 2
+        Base of the powers, at least 2.
+    dense_rows : int, default 0
+        Number of first rows that attend to their whole past.
+
+    Returns
+    -------
+    Pattern
+
+    Raises
+    ------
+    ConfigError
+        If a setting is out of its range.
+
+    Examples
+    --------
+    >>> import logsparse as ls
+    >>> ls.patterns.local(4).distances(20)
+    (0, 1, 2, 3, 4, 5, 7, 11, 19)
+    """
     if _whole("width", width, least=1) == 1:
         return logsparse(base, dense_rows=dense_rows)
     settings = (("width", int(width)), ("base", _whole("base", base, least=2)))
@@ -133,9 +289,36 @@ def local(width: int, base: int = 2, *, dense_rows: int = 0) -> Pattern:
 
 
 def restart(sub_length: int, width: int | None = None, base: int = 2, *, dense_rows: int = 0) -> Pattern:
-    """Every s = r + m * sub_length with m >= 0 and r <= sub_length a distance of `local(width, base)`.
+    """Return `local(width, base)` restarted every `sub_length` cells.
 
-    Counted back from the query, so that paths cross subsequences. Width None is ceil(log2 sub_length).
+    Every s = r + m * sub_length with m >= 0 and r <= sub_length a distance of `local(width, base)`. Subsequences are
+    counted back from the query, so that paths cross them.
+
+    Parameters
+    ----------
+    sub_length : int
+        Cells of a subsequence.
+    width : int, optional
+        Cells of the dense window; ceil(log2(sub_length)) by default.
+    base : int, default 2
+        Base of the powers, at least 2.
+    dense_rows : int, default 0
+        Number of first rows that attend to their whole past.
+
+    Returns
+    -------
+    Pattern
+
+    Raises
+    ------
+    ConfigError
+        If a setting is out of its range.
+
+    Examples
+    --------
+    >>> import logsparse as ls
+    >>> ls.patterns.restart(8).distances(20)
+    (0, 1, 2, 3, 4, 6, 8, 9, 10, 11, 12, 14, 16, 17, 18, 19)
     """
     sub_length = _whole("sub_length", sub_length, least=1)
     width = max(1, (sub_length - 1).bit_length()) if width is None else _whole("width", width, least=1)
@@ -144,7 +327,30 @@ def restart(sub_length: int, width: int | None = None, base: int = 2, *, dense_r
 
 
 def from_distances(distances: Iterable[int], *, dense_rows: int = 0) -> Pattern:
-    """The given s, and always s = 0: without it the first row would attend to nothing."""
+    """Return the pattern of the given distances, and always s = 0, without which the first row would see nothing.
+
+    Parameters
+    ----------
+    distances : iterable of int
+        Distances into the past, at least 0 each.
+    dense_rows : int, default 0
+        Number of first rows that attend to their whole past.
+
+    Returns
+    -------
+    Pattern
+
+    Raises
+    ------
+    ConfigError
+        If a distance is not a whole number of at least 0.
+
+    Examples
+    --------
+    >>> import logsparse as ls
+    >>> ls.patterns.from_distances([24, 168, 1]).distances(100)
+    (0, 1, 24)
+    """
     if not isinstance(distances, Iterable):
         raise ConfigError("distances must be a list of them.", got=repr(distances), hint="from_distances([0, 1, 24]).")
     chosen = {0, *(_whole("a distance", s, least=0) for s in distances)}
@@ -165,14 +371,63 @@ def _restart(length: int, sub_length: int, width: int, base: int) -> Iterator[in
         yield from (start + s for s in kept)
 
 
-_RULES: dict[str, Callable[..., Iterable[int]]] = {
-    "full": range,
-    "logsparse": lambda length, base: _local(length, 1, base),
-    "local": _local,
-    "restart": _restart,
-    "from_distances": lambda _length, distances: distances,
+@dataclass(frozen=True)
+class Rule:
+    """An entry of the registry."""
+
+    make: Callable[..., Pattern]
+    """Takes the settings, checks them, and returns the pattern, whose rule is this function's name."""
+    distances: Callable[..., Iterable[int]]
+    """(length, **settings) -> distances in any order; those of `length` and above are dropped."""
+    options: Mapping[str, str] | None = None
+    """Whole-number settings that the command line takes, each with its help; None keeps the rule off it."""
+
+
+_BASE = {"base": "base of the powers [2]"}
+_WIDTH = {"width": "cells of the dense window [restart: log2 of the subsequence]"}
+PATTERNS: dict[str, Rule] = {
+    "full": Rule(full, range, {}),
+    "logsparse": Rule(logsparse, lambda length, base: _local(length, 1, base), _BASE),
+    "local": Rule(local, _local, {**_WIDTH, **_BASE}),
+    "restart": Rule(restart, _restart, {"sub_length": "cells of a subsequence", **_WIDTH, **_BASE}),
+    "from_distances": Rule(from_distances, lambda _length, distances: distances),
 }
 
 
 def _whole(name: str, value: int, *, least: int) -> int:
     return whole(name, value, least=least, hint="see `help(logsparse.attention.pattern)` for what each setting means.")
+
+
+# Without dense rows, whether row l has received cell j depends on l - j alone, so one line of distances stands for the
+# square of cells. A row that has received dense row p receives, one layer later, everything before p.
+
+
+def _crossings(distances: Sequence[int], length: int) -> Iterator[Bools]:
+    """Yield which distances information has crossed after 0, 1, 2, ... layers, until nothing changes."""
+    import numpy as np
+
+    after = np.zeros(length, bool)
+    after[0] = True
+    yield after
+    after = after.copy()
+    after[list(distances)] = True
+    while True:
+        yield after
+        before, after = after, after.copy()
+        for step in distances[1:]:
+            after[step:] |= before[: length - step]
+        if (before == after).all():
+            # Dense rows lag by one layer: what reached them last is passed on in the next one.
+            yield after
+            return
+
+
+def _entry(before: Bools, dense_rows: int) -> Numbers:
+    """Return, per row, the latest dense row received by way of the distances in `before`; negative if none."""
+    import numpy as np
+
+    rows = np.arange(len(before))
+    crossed = np.where(before, rows, len(before))
+    next_crossed = np.minimum.accumulate(crossed[::-1])[::-1]
+    entry: Numbers = rows - next_crossed[np.maximum(rows - dense_rows + 1, 0)]
+    return entry

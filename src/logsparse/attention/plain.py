@@ -1,7 +1,7 @@
 """q, k, v, distances -> attention in plain torch: by an L x L mask, the oracle; or by shifted copies, O(L * M).
 
-Distance s pairs every row l with cell l - s: one shifted view of k and v, no gather. `pattern_weights` gives
-the weights themselves, for pictures.
+Distance s pairs every row l with cell l - s: one shifted view of k and v, no gather. `pattern_weights` returns the
+weights themselves, for pictures.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ from torch.nn.functional import pad
 
 from logsparse.attention.inputs import factors
 
-# B batch, H heads, L length (queries), J keys (= L), D channels of q and k, E channels of v
+# B batch, H heads, L length (queries), J keys (= L), R rows computed, M distances or cells, D channels of q and k,
+# E channels of v, N series, P paths
+
+Rows = Callable[..., Tensor]
+"""(q, k, v, distances, first_row, dropout, seed, starts) -> the rows from `first_row` on."""
 
 
 def dense(
@@ -29,9 +33,9 @@ def dense(
     seed: Tensor | None,
     starts_B: Tensor | None,
 ) -> Tensor:
-    """q, k (B, H, L, D), v (B, H, L, E) -> (B, H, L, E).
+    """Compute attention by a masked L x L matrix: q, k (B, H, L, D), v (B, H, L, E) -> (B, H, L, E).
 
-    Rows and cells before a batch row's start are padding: zero in q, k and v, and never seen.
+    Rows and cells before a batch row's start are padding: they are zero in q, k and v, and have no weight.
     """
     wide = torch.promote_types(q.dtype, torch.float32)
     scores_BHLJ = q.to(wide) @ k.to(wide).mT / math.sqrt(q.shape[-1])
@@ -51,16 +55,8 @@ def dense(
     return (weights_BHLJ @ v.to(weights_BHLJ.dtype)).to(v.dtype)
 
 
-# B batch, H heads, L length, R rows asked for, M distances or cells, D channels of q and k, E channels of v,
-# N series, P paths
-
-
-Rows = Callable[..., Tensor]
-"""(q, k, v, distances, first_row, dropout, seed, starts) -> the rows from `first_row` on."""
-
-
 def with_dense_rows(rows: Rows) -> Rows:
-    """The same with `dense_rows` for `first_row`: so many rows see their whole past, and all rows are given."""
+    """Return a function of all rows, with `dense_rows` instead of `first_row`: these rows see their whole past."""
 
     def whole(q: Tensor, k: Tensor, v: Tensor, distances: Sequence[int], dense_rows: int, *how: Any) -> Tensor:
         first = [x[:, :, :dense_rows] for x in (q, k, v)]
@@ -82,7 +78,7 @@ def _rows(
     seed: Tensor | None,
     starts_B: Tensor | None,
 ) -> Tensor:
-    """Rows from `first_row` on, (B, H, R, E)."""
+    """Return the rows from `first_row` on, (B, H, R, E)."""
     weights_MBHR = _weights(q, k, distances, first_row, starts_B)
     if seed is not None:
         rows_R = torch.arange(first_row, q.shape[-2], device=q.device)
@@ -100,7 +96,7 @@ shifted = with_dense_rows(_rows)
 
 
 def pattern_weights(q: Tensor, k: Tensor, distances: Sequence[int], starts_B: Tensor | None) -> Tensor:
-    """(B, H, L, M): the weight of row l on cell l - distances[m]; 0 where that lies before the start."""
+    """Return (B, H, L, M): the weight of row l on cell l - distances[m], 0 before the start."""
     return _weights(q, k, distances, 0, starts_B).movedim(0, -1)
 
 
@@ -114,7 +110,7 @@ def _weights(q: Tensor, k: Tensor, distances: Sequence[int], first_row: int, sta
     cell_MR = rows_R - torch.tensor(list(distances), device=q.device)[:, None]
     if starts_B is None:
         return torch.stack(scores).masked_fill((cell_MR < 0)[:, None, None], -math.inf).softmax(0)
-    # A row of the padding sees itself, so that its softmax is a number, until its weights become 0.
+    # A row of padding attends to itself, so that its softmax is finite; its weights become 0 afterwards.
     hidden_MBR = (cell_MR[:, None] < starts_B[:, None]) & (cell_MR != rows_R)[:, None]
     weights_MBHR = torch.stack(scores).masked_fill(hidden_MBR[:, :, None], -math.inf).softmax(0)
     return weights_MBHR.masked_fill((rows_R < starts_B[:, None])[:, None], 0)
@@ -135,9 +131,9 @@ def shifted_step(
     cells: tuple[Sequence[int], Sequence[int]],
     starts_N: Tensor | None,
 ) -> Tensor:
-    """One position of every path, as `attention.step` lays out history and steps: (N, P, H, E).
+    """Compute one position of every path, (N, P, H, E), from history and steps as laid out by `attention.step`.
 
-    `cells`: those of the history, and those of the steps. The oracle of every faster one, on any device.
+    `cells`: those of the history and those of the steps. Runs on any device; the oracle of the native kernel.
     """
     (history_k, history_v), (steps_k, steps_v), (old, new) = history, steps, cells
     q_NHPD = q.transpose(1, 2) / math.sqrt(q.shape[-1])
@@ -153,7 +149,7 @@ def shifted_step(
     scores_NHPM = torch.cat([old_scores_NHPM, (new_k_NHPMD @ q_NHPD[..., None])[..., 0]], dim=-1)
     weights_NHPM = scores_NHPM.softmax(-1)
     if seen_N11M is not None and not new:
-        # A position of the padding sees nothing.
+        # A position of padding attends to nothing.
         weights_NHPM = weights_NHPM.masked_fill(~seen_N11M.any(-1, keepdim=True), 0)
     old_w_NHPM, new_w_NHPM = weights_NHPM.tensor_split([len(old)], dim=-1)
 
@@ -163,13 +159,13 @@ def shifted_step(
 
 
 def real(cells: Sequence[int], starts_N: Tensor) -> Tensor:
-    """(N, 1, 1, M): which of these cells are no padding."""
+    """Return (N, 1, 1, M): True for cells that are not padding."""
     cells_M = torch.tensor(cells, dtype=torch.int64, device=starts_N.device)
     return (cells_M >= starts_N[:, None])[:, None, None]
 
 
 def take(x: Tensor, dim: int, cells: Sequence[int]) -> Tensor:
-    """These cells; a view where they are neighbours."""
+    """Return these cells of x; a view if they are contiguous."""
     if cells and cells[-1] - cells[0] == len(cells) - 1:
         return x.narrow(dim, cells[0], len(cells))
     return x.index_select(dim, torch.tensor(cells, dtype=torch.int64, device=x.device))

@@ -1,7 +1,7 @@
-"""One query a path, shared history, own steps -> attention at one position: M cells read a step, not L.
+"""One query per path, shared history, own steps -> attention at one position: M cells read per step, not L.
 
-Many sample paths continue one series. The history's keys and values stand once per series; only the steps
-after it differ from path to path:
+Many sample paths continue one series. Keys and values of the history are stored once per series; only the steps after
+it differ from path to path:
 
     cache = StepCache.start(history_k, history_v, paths=200, steps=24)   # starts=: where each history begins
     cache.append(k, v)                                      # this step's keys and values of every path
@@ -32,7 +32,7 @@ _LANES = 32
 
 @dataclass
 class StepCache:
-    """Keys and values of N series with P paths each: positions 0..T-1 are history, T.. the paths' own."""
+    """Keys and values of N series with P paths each: positions 0 to T - 1 are history, T onwards each path's own."""
 
     history_k: Tensor
     """(N, H, T, D), channel-first in memory."""
@@ -43,14 +43,14 @@ class StepCache:
     steps_v: Tensor
     """(N, P, H, S, E)."""
     starts_N: Tensor | None
-    """First real position of each history; what stands before it is padding. None: there is none."""
+    """First real position of each history; everything before it is padding. None: no padding."""
     taken: int = 0
 
     @staticmethod
     def start(
         history_k: Tensor, history_v: Tensor, *, paths: int, steps: int, starts: Tensor | None = None
     ) -> StepCache:
-        """A cache with room for `steps` steps of `paths` paths."""
+        """Return a cache with room for `steps` steps of `paths` paths."""
         check_tensor("history_k", history_k)
         check_tensor("history_v", history_v)
         if (
@@ -62,13 +62,13 @@ class StepCache:
             raise DataError(
                 "The history must be keys and values of (series, heads, length, channels), of one type on one device.",
                 got=f"{tuple(history_k.shape)} {history_k.dtype} and {tuple(history_v.shape)} {history_v.dtype}",
-                hint="give what attend took as k and v.",
+                hint="pass the k and v of attend.",
             )
         check_starts(starts, history_k)
         width, value_width = history_k.shape[-1], history_v.shape[-1]
-        paths, steps = (whole(name, n, hint="count them.") for name, n in (("paths", paths), ("steps", steps)))
+        paths, steps = (whole(name, n, hint="1 or more.") for name, n in (("paths", paths), ("steps", steps)))
         batch = (*history_k.shape[:2], paths)
-        # The kernel reads keys along the positions, values along the channels, and paths one after the other.
+        # The kernel reads keys along positions, values along channels, and paths in order.
         own_k = _dense(history_k, (*batch, width, steps)).mT.transpose(1, 2)
         own_v = _dense(history_v, (*batch, steps, value_width)).transpose(1, 2)
         shared_k = _dense(history_k, history_k.mT.shape).copy_(history_k.mT).mT
@@ -77,17 +77,17 @@ class StepCache:
 
     @property
     def length(self) -> int:
-        """Positions known so far."""
+        """Number of positions stored so far."""
         return self.history_k.shape[2] + self.taken
 
     def append(self, k: Tensor, v: Tensor) -> None:
-        """One more step: k (N, P, H, D), v (N, P, H, E)."""
+        """Store one more step: k (N, P, H, D), v (N, P, H, E)."""
         room = self.steps_k.shape[3]
         if self.taken == room:
             raise DataError(
-                f"This cache has room for {room} steps.",
+                f"This cache has room for {room} steps only.",
                 got="one more",
-                hint="give StepCache.start the number of steps to come.",
+                hint="pass StepCache.start the number of steps to decode.",
             )
         for name, new, steps in (("k", k, self.steps_k), ("v", v, self.steps_v)):
             _check_step(name, new, steps)
@@ -97,7 +97,7 @@ class StepCache:
 
 
 def attend_step(q: Tensor, cache: StepCache, pattern: Pattern, position: int) -> Tensor:
-    """Queries (N, P, H, D) at `position` -> (N, P, H, E); the cells up to `position` must be in the cache."""
+    """Compute attention of queries (N, P, H, D) at `position` -> (N, P, H, E); the cache must hold that position."""
     check_pattern(pattern)
     if not isinstance(cache, StepCache):
         raise ConfigError("cache must be a StepCache.", got=type(cache).__name__, hint="StepCache.start makes one.")
@@ -120,7 +120,7 @@ def attend_step(q: Tensor, cache: StepCache, pattern: Pattern, position: int) ->
 
 
 def attend_last(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, starts_N: Tensor | None = None) -> Tensor:
-    """(N, H, 1, E): the last row of `attend`, for whoever needs no other; it must not be padding."""
+    """Return only the last row of `attend`, (N, H, 1, E); it must not be padding."""
     cells, _ = step_cells(pattern, q.shape[2] - 1, q.shape[2])
     scores_NH1M = q[:, :, -1:] / math.sqrt(q.shape[-1]) @ take(k, 2, cells).mT
     if starts_N is not None:
@@ -130,17 +130,17 @@ def attend_last(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, starts_N: Ten
 
 @lru_cache(maxsize=1024)
 def step_cells(pattern: Pattern, position: int, history: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The cells that this position attends to: those of the history, and those of the steps after it, oldest first."""
+    """Return the cells that this position attends to, oldest first: those of the history, those of the steps."""
     cells = pattern.row(position)
     return tuple(c for c in cells if c < history), tuple(c - history for c in cells if c >= history)
 
 
 def _dense(like: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Memory of this shape that may be read a pair of vectors beyond its end, as the kernel does."""
+    """Return memory of this shape that the kernel may read a pair of vectors beyond its end."""
     size = math.prod(shape)
     try:
         return like.new_empty(size + _LANES)[:size].view(shape)
-    except (RuntimeError, TypeError) as error:  # no such memory; no such size
+    except (RuntimeError, TypeError) as error:  # out of memory; size out of range
         raise ConfigError(
             "A cache must fit into memory.",
             got=f"{size} numbers for {' x '.join(map(str, shape))}",
@@ -149,12 +149,12 @@ def _dense(like: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _check_step(name: str, new: Tensor, steps: Tensor) -> None:
-    """Nothing broadcasts: a path that was forgotten would silently share another's."""
+    """Raise DataError unless the shape is exact: broadcasting would silently share one path's values with others."""
     check_tensor(name, new)
     wanted = (*steps.shape[:3], steps.shape[4])
     if new.shape != wanted or new.dtype != steps.dtype:
         raise DataError(
             f"{name} of one step must be (series, paths, heads, channels), as the cache holds them.",
-            got=f"{tuple(new.shape)} {new.dtype}, where {wanted} {steps.dtype} belong",
-            hint="one row a series and path.",
+            got=f"{tuple(new.shape)} {new.dtype}, where {wanted} {steps.dtype} is needed",
+            hint="one row per series and path.",
         )

@@ -29,18 +29,18 @@ _OLDEST = (8, 0)
 
 
 class Launch(NamedTuple):
-    """How the kernels are started."""
+    """Launch settings of the kernels."""
 
     tile: int
     """Positions per program: a power of two, 16 to 32."""
     warps: int
     crowded: int
-    """So many distances in a stretch of one tile go through a matrix product together; fewer go one by one."""
+    """Least number of distances within one tile that share a matrix product; fewer are computed one by one."""
 
 
-# By the bytes of a number, and by the most channels of a head that a row serves. Tiles and warps are chosen so that
-# kernels keep within their registers on sm_80 and sm_90; `crowded` by counting operations (docs/LOG.md): tensor cores
-# make a product cheap for the short types, while float32 pays for every pair of it. Their speed is not measured yet.
+# Keys: bytes per number, then the most channels per head that the entry serves. Tiles and warps are chosen so that
+# kernels do not spill registers on sm_80 and sm_90; `crowded` by counting operations (docs/LOG.md): tensor cores make a
+# product cheap for the short types, while float32 pays for every pair. Their speed is not measured yet.
 _NEVER = 33
 _Launches = dict[int, dict[int, Launch]]
 _LONG = {32: Launch(16, 4, 12), 64: Launch(16, 8, 12), 128: Launch(16, 8, _NEVER)}
@@ -48,22 +48,22 @@ _FORWARD: _Launches = {4: _LONG, 2: {64: Launch(32, 4, 6), 128: Launch(16, 8, 4)
 _BACKWARD: _Launches = {4: _LONG, 2: {32: Launch(16, 2, 4), 64: Launch(16, 4, 4), 128: Launch(16, 8, 4)}}
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 WIDEST = 128
-"""Channels per head that the kernels serve at most."""
+"""Most channels per head that the kernels serve."""
 
 # Beyond every length.
 _END = 2**31 - 1
 
 
 def available(device: torch.device) -> bool:
-    """Whether the kernels run there: on a GPU that triton knows, or on a CPU in its interpreter."""
+    """Return True if the kernels run on this device: a GPU that triton supports, or a CPU under its interpreter."""
     if device.type == "cuda" and _INSTALLED:
-        found = torch.cuda.get_device_properties(device)
-        return (found.major, found.minor) >= _OLDEST
+        properties = torch.cuda.get_device_properties(device)
+        return (properties.major, properties.minor) >= _OLDEST
     return device.type == "cpu" and _INSTALLED and _INTERPRETED
 
 
 def unserved(q: Tensor, v: Tensor) -> str | None:
-    """Why the kernels cannot take these tensors; None if they can."""
+    """Return why the kernels cannot take these tensors; None if they can."""
     if not _INSTALLED:
         return "an install without triton"
     if not available(q.device):
@@ -84,7 +84,7 @@ def triton_attend(
     seed: Tensor | None,
     starts_B: Tensor | None,
 ) -> Tensor:
-    """q, k (B, H, L, D), v (B, H, L, E) -> rows from `first_row` on, (B, H, R, E)."""
+    """Compute the rows from `first_row` on: q, k (B, H, L, D), v (B, H, L, E) -> (B, H, R, E)."""
     out_BHRE: Tensor = torch.ops.logsparse.attend_triton(q, k, v, list(distances), first_row, dropout, seed, starts_B)[
         0
     ]
@@ -92,7 +92,7 @@ def triton_attend(
 
 
 def plan(distances: Sequence[int], launch: Launch) -> tuple[list[int], list[int]]:
-    """Distances as the kernels read them: (offset, here, before) per tile in one list, and the single ones.
+    """Return the distances as the kernels read them: a list of (offset, here, before) per tile, and the single ones.
 
     A crowded stretch of distances, from c * tile on, becomes the bits of a word. Queries meet it in two tiles of
     keys: c * tile positions before them, where the word counts from there on, and one tile further back.
@@ -111,15 +111,15 @@ def plan(distances: Sequence[int], launch: Launch) -> tuple[list[int], list[int]
 
 
 def _signed(word: int) -> int:
-    """The same 32 bits as a signed number."""
+    """Return the same 32 bits as a signed number."""
     return word - 2**32 if word >= 2**31 else word
 
 
 @lru_cache(maxsize=256)
 def _planned(distances: tuple[int, ...], launch: Launch, device: torch.device) -> tuple[Tensor | None, Tensor | None]:
-    """The plan in the device's memory, where it stays: a copy per call would cost more than a short kernel.
+    """Return the plan on the device, cached: a copy per call would cost more than a short kernel.
 
-    None for a list that is empty: the kernel is compiled without what it would need for it.
+    An empty list is None: the kernel is then compiled without that loop.
     """
     tiles, singles = (
         torch.tensor([*numbers, _END], dtype=torch.int32, device=device) if numbers else None
@@ -242,13 +242,13 @@ torch.library.register_autograd("logsparse::attend_triton_backward", _no_gradien
 
 
 class _Run:
-    """Launches kernels on one problem."""
+    """Launcher of the kernels for one call."""
 
     def __init__(self, q: Tensor, v: Tensor, first_row: int, dropout: float, launch: Launch) -> None:
         batch, heads, length, width = q.shape
         self.device, self.launch, self.heads = q.device, launch, batch * heads
         self.widths = width, v.shape[3]
-        # As the rule of `attention.dropout` has it.
+        # The rule of `attention.inputs`.
         self.sizes = heads, length, first_row, int(dropout * 2**24 + 0.5)
         self.rates = math.log2(math.e) / math.sqrt(width), 1 / (1 - dropout)
 
@@ -276,7 +276,7 @@ def _launch(table: _Launches, q: Tensor, v: Tensor) -> Launch:
 
 
 def _compact(x: Tensor) -> Tensor:
-    """The same tensor, copied if a tile of it spans more memory than the kernels count in 32 bits."""
+    """Return x, copied if one of its tiles spans more memory than 32-bit offsets address."""
     return x if 32 * x.stride(2) + WIDEST * x.stride(3) < 2**31 else x.contiguous()
 
 
@@ -289,7 +289,7 @@ def _check(
     dropout: float,
     starts_B: Tensor | None,
 ) -> None:
-    """The operator is public and reads plain memory: nothing wrong may reach it. Nothing here waits for the device."""
+    """Validate everything: the operator is public and reads raw memory. Nothing here waits for the device."""
     check_attention(q, k, v)
     check_starts(starts_B, q)
     check_cells(distances, dropout, q.shape[2], first_row=(first_row, q.shape[2] - 1))
@@ -301,7 +301,7 @@ def _check(
 
 
 def check_served(q: Tensor, v: Tensor) -> None:
-    """Refuse what the kernels cannot take."""
+    """Raise ConfigError if the kernels cannot take these tensors."""
     if reason := unserved(q, v):
         raise ConfigError(
             f"Backend triton serves float32, float16 and bfloat16 of at most {WIDEST} channels on a GPU.",
@@ -311,7 +311,7 @@ def check_served(q: Tensor, v: Tensor) -> None:
 
 
 def _checked_seed(seed: Tensor | None, device: torch.device) -> Tensor | None:
-    """The seed in the device's memory: the kernels read it there, so that nobody waits for its value."""
+    """Return the seed on the device, where the kernels read it without a synchronization."""
     if seed is None:
         return None
     if seed.shape != () or seed.dtype != torch.int64:
@@ -326,7 +326,7 @@ def _checked_seed(seed: Tensor | None, device: torch.device) -> Tensor | None:
 def _check_same(name: str, given: Tensor, wanted: Tensor) -> None:
     if given.shape != wanted.shape or given.dtype != wanted.dtype or given.device != wanted.device:
         raise DataError(
-            f"{name} must be {tuple(wanted.shape)} {wanted.dtype} on {wanted.device}, as the forward pass gave it.",
+            f"{name} must be {tuple(wanted.shape)} {wanted.dtype} on {wanted.device}, as returned by the forward pass.",
             got=f"{tuple(given.shape)} {given.dtype} on {given.device}",
             hint="let autograd call this operator.",
         )

@@ -8,7 +8,7 @@ queries at j + distance, so nothing is added atomically. Distances come in two f
   and two 32-bit words say which pairs of it are cells of the pattern.
 - singles: one distance each, multiplied and summed.
 
-Both lists end with a distance that no tile reaches. Importing this module imports triton.
+Both lists end with a distance beyond every tile. Importing this module imports triton.
 """
 
 # T positions of the program's own tile, J positions of the tile it meets, D channels of q and k, E channels of v
@@ -18,7 +18,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# Finite: the running maximum of a row before its first cell. A cell that is not there has the score -inf.
+# Running maximum of a row before its first cell: finite, since masked cells have the score -inf.
 LOWEST = tl.constexpr(-1e30)
 GOLDEN = tl.constexpr(0x9E3779B9)
 
@@ -89,7 +89,7 @@ def forward(
             top_T = new_top_T
             singles += 1
 
-    # Rows of the padding see nothing: their sums are 0, and so is what they give.
+    # Rows of padding see nothing: their sums and results are 0.
     total_T = tl.where(live_T, total_T, 1.0)
     inside_T = rows_T < length
     _store(out, strides[3], begin - first_row, inside_T, sum_TE / total_T[:, None], VALUE_WIDTH)
@@ -106,7 +106,7 @@ def backward_rows(
     VALUE_WIDTH: tl.constexpr,
     TILE: tl.constexpr,
 ) -> None:
-    """Fill the gradient of q, and per row delta = grad . out, which `backward_keys` reads."""
+    """Fill the gradient of q and, per row, delta = grad . out, which `backward_keys` reads."""
     q, k, v, out, grad, grad_q, lse, delta, tiles, singles, starts, seed = tensors
     heads, length, first_row, threshold = sizes
     scale, kept = rates
@@ -118,7 +118,7 @@ def backward_rows(
     grad, grad_q = _head_of(grad, strides[4], head, heads), _head_of(grad_q, strides[5], head, heads)
     rows_T = begin + tl.arange(0, TILE)
     live_T = (rows_T >= tl.maximum(start, first_row)) & (rows_T < length)
-    # Rows before the first are somebody else's: a tile of such rows alone goes through no distance.
+    # Rows before the first are computed elsewhere: a tile of only such rows reads no distance.
     reach = tl.where(begin + TILE > first_row, begin + TILE - 1 - start, -1)
     q_TD = _load(q, strides[0], begin, live_T, WIDTH)
     grad_TE = _load(grad, strides[4], begin - first_row, live_T, VALUE_WIDTH)
@@ -239,14 +239,14 @@ def backward_keys(
 
 @triton.constexpr_function
 def _room(width: int) -> int:
-    """Channels of a tile: a power of two, and no matrix product takes fewer than 16."""
+    """Return the channels of a tile: a power of two, at least 16, the least of a matrix product."""
     return max(16, 1 << (width - 1).bit_length())
 
 
 @triton.jit
 def _place(rows: tl.tensor, TILE: tl.constexpr) -> tl.tensor:
-    """Head of this program, counted over the whole batch, and where its tile begins among so many rows."""
-    # One axis for both: the others hold 65,535 programs only.
+    """Return the head of this program, counted over the whole batch, and the first row of its tile."""
+    # One axis for both: the others are limited to 65,535 programs.
     tiles = tl.cdiv(rows, TILE)
     program = tl.program_id(0)
     return (program // tiles).to(tl.int64), program % tiles * TILE
@@ -254,7 +254,7 @@ def _place(rows: tl.tensor, TILE: tl.constexpr) -> tl.tensor:
 
 @triton.jit
 def _start(starts: tl.tensor, batch: tl.tensor) -> tl.tensor:
-    """The first real position of the batch row. A start below 0 counts as 0: asking would wait for the device."""
+    """Return the first real position of the batch row; below 0 counts as 0, since a check would wait for the device."""
     start = 0
     if starts is not None:
         start = tl.maximum(tl.load(starts + batch), 0).to(tl.int32)
@@ -268,14 +268,14 @@ def _head_of(tensor: tl.tensor, strides: tl.tuple, head: tl.tensor, heads: tl.te
 
 @triton.jit
 def _places(tensor: tl.tensor, strides: tl.tuple, row: tl.tensor, WIDTH: tl.constexpr, TILE: tl.constexpr) -> tl.tensor:
-    # Only the tile's own place takes 64 bits: within a tile they would take most of the registers.
+    # Only the offset of the tile is 64 bits wide: within a tile 64 bits would take most of the registers.
     inside_TD = tl.arange(0, TILE)[:, None] * strides[2] + tl.arange(0, _room(WIDTH))[None, :] * strides[3]
     return tensor + row.to(tl.int64) * strides[2] + inside_TD
 
 
 @triton.jit
 def _load(tensor: tl.tensor, strides: tl.tuple, row: tl.tensor, there_T: tl.tensor, WIDTH: tl.constexpr) -> tl.tensor:
-    """Rows from `row` on of one head; zeros where one is not there, so that NaN in padding is never read."""
+    """Load rows of one head from `row` on; masked rows are zeros, so that NaN in padding is never read."""
     mask_TD = there_T[:, None] & (tl.arange(0, _room(WIDTH)) < WIDTH)[None, :]
     return tl.load(_places(tensor, strides, row, WIDTH, there_T.shape[0]), mask=mask_TD, other=0.0)
 
@@ -291,7 +291,7 @@ def _store(
 
 @triton.jit
 def _product(a: tl.tensor, b: tl.tensor) -> tl.tensor:
-    # float32 stays float32: the shorter type of the tensor cores would cost three of its seven digits.
+    # Full float32: TF32 on the tensor cores would lose three of seven digits.
     return tl.dot(a, b, input_precision="ieee")
 
 
@@ -302,10 +302,10 @@ def _dots(a_TD: tl.tensor, b_TD: tl.tensor) -> tl.tensor:
 
 @triton.jit
 def _cells(tile: tl.tensor, TILE: tl.constexpr) -> tl.tensor:
-    """(T, J): which pairs of a row and a key `offset` positions before it are cells of the pattern.
+    """Return (T, J): True for pairs of row and key, `offset` positions before it, that are cells of the pattern.
 
-    Row i and key j are offset + i - j apart. The word `here` holds distances from `offset` on, `before` those of
-    the stretch before it.
+    Row i and key j are offset + i - j apart. The word `here` holds the distances from `offset` on, `before` those of
+    the preceding tile.
     """
     apart_TJ = tl.arange(0, TILE)[:, None] - tl.arange(0, TILE)[None, :]
     here, before = tl.load(tile + 1), tl.load(tile + 2)
@@ -323,7 +323,7 @@ def _mix(x: tl.tensor) -> tl.tensor:
 
 @triton.jit
 def _row_hash(seed: tl.tensor, batch: tl.tensor, head: tl.tensor, rows_T: tl.tensor) -> tl.tensor:
-    """What the rule of `attention.dropout` makes of seed, batch, head and position; unused without dropout."""
+    """Return the hash of seed, batch, head and position (`attention.inputs`); unused without dropout."""
     hash_T = rows_T.to(tl.uint32)
     if seed is not None:
         number = tl.load(seed)
@@ -336,6 +336,6 @@ def _row_hash(seed: tl.tensor, batch: tl.tensor, head: tl.tensor, rows_T: tl.ten
 
 @triton.jit
 def _stays(row_hash: tl.tensor, distance: tl.tensor, threshold: tl.tensor, kept: tl.tensor) -> tl.tensor:
-    """The factor of a cell: 0, or 1 / (1 - rate)."""
+    """Return the dropout factor of a cell: 0 or 1 / (1 - rate)."""
     cell = _mix(row_hash + distance.to(tl.uint32) * GOLDEN)
     return tl.where((cell >> 8).to(tl.int32) >= threshold, kept, 0.0)

@@ -1,4 +1,4 @@
-"""A fitted model and a series -> a picture of what its forecast looks at, and the times that weigh most."""
+"""A fitted model and a series -> a picture of the attention of its forecast, and the times of most weight."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from logsparse.commands.options import Future, History, Model, number, print_tab
 if TYPE_CHECKING:
     from logsparse.data.panel import SeriesId
 
-# Rows printed of all the weights; the picture shows them all.
+# Rows of the printed table; the picture shows all weights.
 _MOST = 10
 
 
@@ -23,11 +23,11 @@ def attend(
     series: Annotated[str | None, typer.Option(help="which series [the first]")] = None,
     layer: Annotated[int, typer.Option(help="which layer, from 0; -1 is the last")] = -1,
     head: Annotated[int | None, typer.Option(help="which head, from 0 [the mean over all]")] = None,
-    step: Annotated[int, typer.Option(help="which step of the forecast looks, from 0")] = 0,
-    matrix: Annotated[bool, typer.Option("--matrix", help="how every position of the window looks")] = False,
+    step: Annotated[int, typer.Option(help="which step of the forecast, from 0")] = 0,
+    matrix: Annotated[bool, typer.Option("--matrix", help="draw the weights of every position of the window")] = False,
     future: Future = None,
 ) -> None:
-    """Draw what a forecast looks at: attention weights under the history, at the same times."""
+    """Draw what a forecast attends to: attention weights below the history, at the same times."""
     from logsparse.data.columns import TIME
     from logsparse.errors import ConfigError
     from logsparse.forecaster import LogSparse
@@ -38,21 +38,21 @@ def attend(
     forecaster = load(model)
     if not isinstance(forecaster, LogSparse):
         raise ConfigError(
-            "Attention is shown of a model that has some.",
+            "Only a model with attention can show it.",
             got=type(forecaster).__name__,
             hint="fit one with `logsparse fit`.",
         )
     history = forecaster.history(data, future)
     name = None if series is None else _named(series, history.ids)
-    found = forecaster.attention(history, series=name, layer=layer, head=head, step=None if matrix else step)
-    save_figure(found.plot(), out)
-    say(f"{found}")
+    attention = forecaster.attention(history, series=name, layer=layer, head=head, step=None if matrix else step)
+    save_figure(attention.plot(), out)
+    say(f"{attention}")
     say(f"wrote {out}")
     if not matrix:
-        top = found.table().sort("weight", descending=True).head(_MOST)
+        top = attention.table().sort("weight", descending=True).head(_MOST)
         print_table([TIME, "value", "weight"], [[str(t), number(y), number(w)] for _, t, y, w in top.iter_rows()])
 
 
 def _named(text: str, ids: tuple[SeriesId, ...]) -> SeriesId:
-    """The series whose id reads like this: a word of the command line does not say whether it is a number."""
+    """Return the id with this text: on the command line a number and its text look alike."""
     return next((name for name in ids if str(name) == text), text)

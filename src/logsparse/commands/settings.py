@@ -7,17 +7,12 @@ from dataclasses import dataclass, field, replace
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from logsparse.attention.pattern import Pattern, full, local, logsparse, restart
+from logsparse.attention.pattern import PATTERNS, Pattern
 from logsparse.checks import suggest
 from logsparse.config import RENAMED, Config, ModelConfig, TrainConfig
 from logsparse.errors import ConfigError
 
-_PATTERNS: dict[str, Callable[..., Pattern]] = {
-    "full": full,
-    "logsparse": logsparse,
-    "local": local,
-    "restart": restart,
-}
+_PATTERNS = {name: rule.make for name, rule in PATTERNS.items() if rule.options is not None}
 _BOOLEANS = {"true": True, "false": False}
 # Settings of `Config` itself; context and horizon have options of their own.
 _OWN = ("method", "features")

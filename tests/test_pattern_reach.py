@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
-from logsparse.attention.reach import Bools, arrivals
+from logsparse.attention.pattern import Bools, Pattern, from_distances, full, local, logsparse, restart
 
 short = st.integers(1, 40)
 patterns = st.one_of(
@@ -93,15 +92,15 @@ def test_layers_to_reach_is_the_first_number_with_nothing_missing(pattern: Patte
 
 
 @given(pattern=patterns, length=short)
-def test_arrivals_tell_when_the_last_row_first_hears_each_cell(pattern: Pattern, length: int) -> None:
-    layer_of = arrivals(pattern.distances(length), length, pattern.dense_rows)
+def test_arrivals_are_the_layers_in_which_the_last_row_first_receives_each_cell(pattern: Pattern, length: int) -> None:
+    layer_of = pattern.arrivals(length)
     for layers in range(8):
         heard = by_matrix_products(pattern, length, layers)[-1]
         assert ((layer_of >= 0) & (layer_of <= layers) == heard).all()
 
 
 def test_what_enters_the_dense_rows_in_the_last_layer_comes_out_one_layer_later() -> None:
-    assert list(arrivals((0, 5), 7, 2)) == [2, 1, -1, -1, -1, -1, 0]
+    assert list(from_distances([5], dense_rows=2).arrivals(7)) == [2, 1, -1, -1, -1, -1, 0]
 
 
 @given(pattern=patterns, query=st.integers(0, 25), key=st.integers(0, 25), edges=st.integers(0, 6))
