@@ -38,7 +38,7 @@ def shares(data: TrainingSet) -> Doubles:
 
 def series_of_an_epoch(draws: Draws) -> Doubles:
     """How often each series comes in one pass over the set."""
-    drawn = np.concatenate([draws._pairs(step).series_B for step in range(draws.steps_an_epoch)])
+    drawn = np.concatenate([draws._pairs(step).series_B for step in range(draws.steps_per_epoch)])
     return np.bincount(drawn, minlength=len(draws.data.windows.panel)) / len(drawn)
 
 
@@ -65,6 +65,6 @@ def test_an_unweighted_set_as_large_as_all_windows_has_each_of_them_once_an_epoc
     config = settings("mean", windows=10_000, weighted=False, batch=1)
     data = TrainingSet.of(small.panel(), config)
     draws = Draws(data, config.train, seed=0, ranks=Ranks())
-    assert draws.steps_an_epoch == len(data.training)
-    pairs = [draws._pairs(step) for step in range(draws.steps_an_epoch)]
+    assert draws.steps_per_epoch == len(data.training)
+    pairs = [draws._pairs(step) for step in range(draws.steps_per_epoch)]
     assert len({(int(pair.series_B[0]), int(pair.start_B[0])) for pair in pairs}) == len(data.training)

@@ -16,15 +16,15 @@ import small
 from fuzz.folders import _read_tensors, _sealed, _training, checkpoint
 from logsparse.errors import DataError, LogsparseError
 from logsparse.forecaster import LogSparse
-from logsparse.storage import seal
-from logsparse.train.checkpoint import alone
+from logsparse.storage import checksum
+from logsparse.train.checkpoint import lock_seeds
 from logsparse.train.loop import CHECKPOINT
 
 HOLDER = """
 import sys
 from pathlib import Path
-from logsparse.train.checkpoint import alone
-with alone(Path(sys.argv[1]), [0, 1]):
+from logsparse.train.checkpoint import lock_seeds
+with lock_seeds(Path(sys.argv[1]), [0, 1]):
     print("held", flush=True)
     sys.stdin.readline()
 """
@@ -106,7 +106,7 @@ def test_tensors_that_are_not_of_this_training_are_refused_by_name(
     else:
         tensors[name] = change
     path.write_bytes(pack_tensors(tensors))
-    document["tensors"] |= seal(path.read_bytes())
+    document["tensors"] |= checksum(path.read_bytes())
     file.write_bytes(_sealed(document))
     with pytest.raises(DataError, match=rf"training\.json must be a whole file .* Got .*{reason}"):
         _training(folder)
@@ -126,12 +126,12 @@ def test_a_second_fit_into_one_folder_is_refused_until_the_first_is_dead(tmp_pat
 
 
 def test_one_process_does_not_train_twice_in_one_folder_but_with_other_seeds_it_may(tmp_path: Path) -> None:
-    with alone(tmp_path, [0, 1]):
-        with pytest.raises(DataError, match="seed-1"), alone(tmp_path, [1, 2]):
+    with lock_seeds(tmp_path, [0, 1]):
+        with pytest.raises(DataError, match="seed-1"), lock_seeds(tmp_path, [1, 2]):
             pass
-        with alone(tmp_path, [2]), alone(None, [0]):
+        with lock_seeds(tmp_path, [2]), lock_seeds(None, [0]):
             pass
-    with alone(tmp_path, [0, 1, 2]):
+    with lock_seeds(tmp_path, [0, 1, 2]):
         pass
 
 

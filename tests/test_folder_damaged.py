@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from logsparse.errors import DataError
 from logsparse.folder import ModelFolder, is_model, read, write
-from logsparse.storage import SAVING, seal
-from logsparse.train.checkpoint import pack_document, pack_tensors
+from logsparse.storage import SAVING, checksum, pack_document
+from logsparse.train.checkpoint import pack_tensors
 
 MODEL = ModelFolder("Small", {"a": 1}, {"ids": ["x", 1]}, {"w": torch.ones(3)}, {"y": torch.full((2,), torch.nan)})
 Harm = Callable[[Path], object]
@@ -52,7 +52,7 @@ def forge(name: str, blob: bytes) -> Harm:
     def harm(folder: Path) -> None:
         put(name, blob)(folder)
         files = json.loads((folder / "config.json").read_bytes())["files"]
-        reseal(files={**files, name: seal(blob)})(folder)
+        reseal(files={**files, name: checksum(blob)})(folder)
 
     return harm
 
@@ -126,7 +126,7 @@ def a_folder_as_config(folder: Path) -> None:
     (folder / "config.json").mkdir()
 
 
-ENTRY = seal(b"")
+ENTRY = checksum(b"")
 DAMAGES: dict[str, tuple[Harm, str, str]] = {
     **file_harms("model.safetensors"),
     **file_harms("series.json"),

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from logsparse import __version__
 from logsparse.errors import DataError
-from logsparse.storage import SAVING, fetch, replace_files, seal, writing
+from logsparse.storage import SAVING, fetch, replace_files, checksum, writing
 from logsparse.train.checkpoint import (
     are_finite,
     check_document,
@@ -110,7 +110,7 @@ def _pack(model: ModelFolder) -> dict[str, bytes | None]:
         "version": __version__,
         "kind": model.kind,
         "config": plain(model.config, "The config of a model"),
-        "files": {name: seal(blob) for name, blob in blobs.items()},
+        "files": {name: checksum(blob) for name, blob in blobs.items()},
     }
     return {HISTORY: None, **blobs, CONFIG: pack_document(content)}
 

@@ -120,7 +120,7 @@ def _flock(handle: int, *, wait: bool = True) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def seal(blob: bytes) -> dict[str, Any]:
+def checksum(blob: bytes) -> dict[str, Any]:
     """What a file must be like to be the one that was written."""
     return {"bytes": len(blob), "sha256": sha256(blob).hexdigest()}
 
@@ -137,7 +137,7 @@ def read_file(path: Path, refuse: Refusal, entry: Mapping[str, Any] | None = Non
             blob = file.read()
     except OSError as error:
         raise refuse(path, error.strerror or str(error)) from error
-    if entry and seal(blob)["sha256"] != entry["sha256"]:
+    if entry and checksum(blob)["sha256"] != entry["sha256"]:
         raise refuse(path, "content that does not match its checksum")
     return blob
 
@@ -240,10 +240,57 @@ def _move_in(folder: Path) -> None:
         saved.rmdir()
 
 
+def plain(values: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """The values after a trip through JSON, which must not change them: tuples and number keys would change."""
+    rule = f"{what} must be plain JSON: text keys, lists, finite numbers."
+    try:
+        back: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"{rule} {error}") from error
+    if back != values:
+        raise TypeError(rule)
+    return back
+
+
+def pack_document(content: Mapping[str, Any], *, indent: int | None = 1) -> bytes:
+    """JSON that carries the checksum of its own values, so that any edit shows."""
+    return json.dumps({**content, "sha256": _digest(content)}, indent=indent, allow_nan=False).encode()
+
+
+def check_document(path: Path, document: dict[str, Any], refuse: Refusal) -> dict[str, Any]:
+    content = {key: value for key, value in document.items() if key != "sha256"}
+    if document.get("sha256") != _digest(content):
+        raise refuse(path, "content that does not match its checksum")
+    return content
+
+
+def unpack_object(path: Path, blob: bytes, refuse: Refusal) -> dict[str, Any]:
+    try:
+        value = json.loads(blob, parse_constant=_refuse_constant, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise refuse(path, f"no valid JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise refuse(path, "JSON that is no object")
+    return value
+
+
+def _refuse_constant(constant: str) -> float:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if isfinite(number) else _refuse_constant(digits)
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
 _LONGEST_SHOWN = 60
 
 
-class UnfitError(ValueError):
+class InvalidContentError(ValueError):
     """What a saved file holds cannot be what was saved."""
 
     def __init__(self, name: str, must: str, got: object) -> None:
@@ -253,7 +300,7 @@ class UnfitError(ValueError):
 
 def require(name: str, must: str, got: object, *, holds: bool) -> None:
     if not holds:
-        raise UnfitError(name, must, got)
+        raise InvalidContentError(name, must, got)
 
 
 def entries(name: str, value: Any, *keys: str) -> Mapping[str, Any]:

@@ -24,9 +24,9 @@ import logsparse as ls
 import small
 from fuzz.case import Case
 from logsparse.errors import LogsparseError
-from logsparse.storage import seal
+from logsparse.storage import checksum, pack_document
 from logsparse.train.batches import TrainingSet
-from logsparse.train.checkpoint import pack_document, pack_tensors, unpack_tensors
+from logsparse.train.checkpoint import pack_tensors, unpack_tensors
 from logsparse.train.loop import CHECKPOINT, Training
 
 Rng = np.random.Generator
@@ -290,7 +290,7 @@ def _edit_checkpoint_tensors(rng: Rng, place: Path) -> tuple[str, bool]:
     tensors = _read_tensors(file)
     how = _edit_tensors(rng, tensors)
     file.write_bytes(pack_tensors(tensors))
-    document["tensors"] |= seal(file.read_bytes())
+    document["tensors"] |= checksum(file.read_bytes())
     path.write_bytes(_sealed(document))
     return how, True
 
@@ -372,7 +372,7 @@ def _put(place: Path, file: str, blob: bytes) -> None:
     """Replace a file of a model, and its entry."""
     (place / file).write_bytes(blob)
     document = json.loads((place / "config.json").read_bytes())
-    document["files"][file] = seal(blob)
+    document["files"][file] = checksum(blob)
     _seal_config(place, document)
 
 

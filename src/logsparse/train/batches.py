@@ -94,7 +94,7 @@ class Draws:
             self._set = data.training if every else self.sampler.draw(train.windows, rng)
 
     @property
-    def steps_an_epoch(self) -> int:
+    def steps_per_epoch(self) -> int:
         """Whole batches in the set, or the agreed number of fresh draws."""
         return self.train.steps_per_epoch if self._set is None else max(1, len(self._set) // self.train.batch)
 
@@ -105,7 +105,7 @@ class Draws:
     def _pairs(self, step: int) -> Pairs:
         if self._set is None:
             return self.sampler.draw(self.train.batch, np.random.default_rng([self.seed, 1, step]))
-        number, place = divmod(step, self.steps_an_epoch)
+        number, place = divmod(step, self.steps_per_epoch)
         if getattr(self, "_shuffled", None) != number:
             self._order = np.random.default_rng([self.seed, 2, number]).permutation(len(self._set))
             self._shuffled = number

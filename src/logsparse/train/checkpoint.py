@@ -37,7 +37,7 @@ from logsparse.storage import (
     number,
     read_file,
     require,
-    seal,
+    checksum,
     whole_number,
     write_whole,
     writing,
@@ -89,53 +89,6 @@ def are_finite(tensor: Tensor) -> bool:
     return bool((tensor.float() if tensor.itemsize == 1 else tensor).isfinite().all())
 
 
-def plain(values: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """The values after a trip through JSON, which must not change them: tuples and number keys would change."""
-    rule = f"{what} must be plain JSON: text keys, lists, finite numbers."
-    try:
-        back: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TypeError(f"{rule} {error}") from error
-    if back != values:
-        raise TypeError(rule)
-    return back
-
-
-def pack_document(content: Mapping[str, Any], *, indent: int | None = 1) -> bytes:
-    """JSON that carries the checksum of its own values, so that any edit shows."""
-    return json.dumps({**content, "sha256": _digest(content)}, indent=indent, allow_nan=False).encode()
-
-
-def check_document(path: Path, document: dict[str, Any], refuse: Refusal) -> dict[str, Any]:
-    content = {key: value for key, value in document.items() if key != "sha256"}
-    if document.get("sha256") != _digest(content):
-        raise refuse(path, "content that does not match its checksum")
-    return content
-
-
-def unpack_object(path: Path, blob: bytes, refuse: Refusal) -> dict[str, Any]:
-    try:
-        value = json.loads(blob, parse_constant=_refuse_constant, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
-        raise refuse(path, f"no valid JSON ({error})") from error
-    if not isinstance(value, dict):
-        raise refuse(path, "JSON that is no object")
-    return value
-
-
-def _refuse_constant(constant: str) -> float:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    return number if isfinite(number) else _refuse_constant(digits)
-
-
-def _digest(content: Mapping[str, Any]) -> str:
-    return sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()
-
-
 FORMAT = "logsparse-checkpoint"
 VERSION = 1
 
@@ -152,7 +105,7 @@ def save(
     """Write the pair; a checkpoint of the same name is replaced in one stroke."""
     folder = Path(folder)
     blob = pack_tensors(tensors)
-    entry = seal(blob)
+    entry = checksum(blob)
     file = f"{name}-{entry['sha256'][:16]}.safetensors"
     content = {
         "format": FORMAT,
@@ -287,7 +240,7 @@ def seed_folder(folder: Path, seed: int) -> Path:
 
 
 @contextmanager
-def alone(folder: Path | None, seeds: Iterable[int]) -> Iterator[None]:
+def lock_seeds(folder: Path | None, seeds: Iterable[int]) -> Iterator[None]:
     """For the time of the block no other training writes checkpoints of these seeds; a killed one lets go of them."""
     with ExitStack() as held:
         for place in (seed_folder(folder, seed) for seed in seeds if folder):
@@ -315,7 +268,7 @@ def checked_parts(
     stopping: EarlyStopping,
     steps: int,
 ) -> dict[str, dict[str, Tensor]]:
-    """The tensors by part; an UnfitError names what cannot be of this training."""
+    """The tensors by part; an InvalidContentError names what cannot be of this training."""
     state, tensors = checkpoint.state, checkpoint.tensors
     entries("state", state, "step", "story", "optimiser", "average", "stopping")
     step = whole_number("state/step", state["step"], 1, steps)

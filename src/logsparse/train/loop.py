@@ -24,7 +24,7 @@ from logsparse.errors import LogsparseError
 from logsparse.model.network import Network
 from logsparse.process import kept_memory
 from logsparse.progress import Progress
-from logsparse.storage import UnfitError, a_list, entries, number, text, write_whole
+from logsparse.storage import InvalidContentError, a_list, entries, number, text, write_whole
 from logsparse.train.batches import Draws, TrainingSet
 from logsparse.train.checkpoint import checked_parts, damaged, differences, exists, identity, load, save, under
 from logsparse.train.distributed import Ranks
@@ -131,7 +131,7 @@ class Training:
         self.average = WeightAverage(network, train.average) if train.average else None
         self.best = _copy(network)
         self.history, self.step = TrainingHistory(), 0
-        epoch = self.draws.steps_an_epoch
+        epoch = self.draws.steps_per_epoch
         self.steps, self.validate_every = train.epochs * epoch, min(train.validate_every, epoch)
         self.stopping = EarlyStopping((train.patience or train.epochs) * -(-epoch // self.validate_every))
         self.identity = identity(network, data, train, seed) if folder else {}
@@ -270,7 +270,7 @@ class Training:
         try:
             parts = checked_parts(checkpoint, self.network, self.optim, self.average, self.stopping, self.steps)
             story = TrainingHistory.from_dict(state["story"])
-        except UnfitError as error:
+        except InvalidContentError as error:
             raise damaged(folder / f"{CHECKPOINT}.json", str(error)) from error
         self.network.load_state_dict(parts["weights"])
         self.best = parts["best"]
