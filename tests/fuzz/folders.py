@@ -26,8 +26,8 @@ from fuzz.case import Case
 from logsparse.errors import LogsparseError
 from logsparse.storage import checksum, pack_document
 from logsparse.train.batches import TrainingSet
-from logsparse.train.checkpoint import pack_tensors, unpack_tensors
-from logsparse.train.loop import CHECKPOINT, Training
+from logsparse.train.checkpoint import STATE, TENSORS, pack_tensors, unpack_tensors
+from logsparse.train.loop import CHECKPOINT, METRICS, Training
 
 Rng = np.random.Generator
 Damage = Callable[[Rng, Path], tuple[str, bool]]
@@ -107,7 +107,7 @@ def checkpoint() -> tuple[Path, bytes]:
     half = _training(place)
     for _ in range(6):
         loss = half.learn()
-    half.look(loss)
+    half.validate_and_save(loss)
     return place, _finished(place)
 
 
@@ -206,7 +206,7 @@ def _files(rng: Rng, place: Path) -> tuple[str, bool]:
     if rng.random() < 0.5:
         path.unlink()
         # Where there is no checkpoint, a training begins anew.
-        return f"no {path.name}", path.name == f"{CHECKPOINT}.json"
+        return f"no {path.name}", path.name == STATE
     blob = path.read_bytes()
     path.write_bytes(other.read_bytes())
     other.write_bytes(blob)
@@ -215,7 +215,7 @@ def _files(rng: Rng, place: Path) -> tuple[str, bool]:
 
 def _any_file(rng: Rng, place: Path) -> Path:
     # The losses of a training are for the user: nothing reads them.
-    found = sorted(path for path in place.iterdir() if path.name != "metrics.jsonl")
+    found = sorted(path for path in place.rglob("*") if path.is_file() and path.name != METRICS)
     return found[int(rng.integers(len(found)))]
 
 
@@ -276,7 +276,7 @@ def _edit_header(rng: Rng, place: Path) -> tuple[str, bool]:
 
 
 def _edit_state(rng: Rng, place: Path) -> tuple[str, bool]:
-    path = place / f"{CHECKPOINT}.json"
+    path = place / CHECKPOINT / STATE
     document = json.loads(path.read_bytes())
     how = _edit(rng, document, [str(rng.choice(["state", "state", "state", "tensors", "version"]))])
     path.write_bytes(_sealed(document))
@@ -284,15 +284,17 @@ def _edit_state(rng: Rng, place: Path) -> tuple[str, bool]:
 
 
 def _edit_checkpoint_tensors(rng: Rng, place: Path) -> tuple[str, bool]:
-    path = place / f"{CHECKPOINT}.json"
-    document = json.loads(path.read_bytes())
-    file = place / document["tensors"]["file"]
-    tensors = _read_tensors(file)
+    tensors = _read_tensors(place / CHECKPOINT / TENSORS)
     how = _edit_tensors(rng, tensors)
-    file.write_bytes(pack_tensors(tensors))
-    document["tensors"] |= checksum(file.read_bytes())
-    path.write_bytes(_sealed(document))
+    _put_tensors(place, tensors)
     return how, True
+
+
+def _put_tensors(place: Path, tensors: dict[str, Tensor]) -> None:
+    """Replace the tensors of a checkpoint, and their checksum."""
+    path, blob = place / CHECKPOINT / STATE, pack_tensors(tensors)
+    (path.parent / TENSORS).write_bytes(blob)
+    path.write_bytes(_sealed(json.loads(path.read_bytes()) | {"tensors": checksum(blob)}))
 
 
 def _edit(rng: Rng, value: Any, start: list[str] | None = None) -> str:
