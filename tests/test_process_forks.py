@@ -90,7 +90,7 @@ with multiprocessing.get_context("fork").Pool(1) as pool:
     ("before", "expected"),
     [
         ("pass", r"[6.0, 0.0, 1.0]"),
-        ("pl.DataFrame(frame).lazy().select(pl.col('y').sum()).collect()", "ConfigError: logsparse must not work"),
+        ("pl.DataFrame(frame).lazy().select(pl.col('y').sum()).collect()", "ConfigError: logsparse must not run"),
     ],
     ids=["nothing", "polars"],
 )
