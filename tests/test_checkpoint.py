@@ -197,7 +197,7 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "nowhere")
 
 
-# kill -9, for real.
+# kill -9 of real processes.
 
 
 @pytest.fixture(scope="module")

@@ -16,12 +16,12 @@ from logsparse.train.batches import TrainingSet
 from logsparse.train.checkpoint import Identity, differences, fingerprint, identity
 
 
-def known_by(config: Config, panel: Panel | None = None, seed: int = 0) -> Identity:
+def identity_of(config: Config, panel: Panel | None = None, seed: int = 0) -> Identity:
     data = TrainingSet.of(small.panel() if panel is None else panel, config)
     return identity(small.network(config, data), data, config.train, seed)
 
 
-NOW = known_by(small.config())
+NOW = identity_of(small.config())
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ NOW = known_by(small.config())
     ],
 )
 def test_differences_are_described_in_words(other: dict[str, Any], words: list[str]) -> None:
-    assert differences(NOW, known_by(**other)) == words
+    assert differences(NOW, identity_of(**other)) == words
 
 
 def test_other_series_to_validate_with_are_other_data() -> None:
@@ -48,7 +48,7 @@ def test_other_series_to_validate_with_are_other_data() -> None:
     assert differences(*prints) == ["other data"]
 
 
-def test_data_are_known_by_all_that_a_training_reads() -> None:
+def test_the_fingerprint_covers_all_data_that_a_training_reads() -> None:
     panel = small.panel()
     codes = np.zeros(5, np.int64)
     others = [

@@ -110,7 +110,7 @@ def test_a_second_fit_into_one_folder_is_refused_until_the_first_is_dead(tmp_pat
     assert model.fit(small.panel(), folder=tmp_path).history_.best is not None
 
 
-def test_one_process_does_not_train_twice_in_one_folder_but_with_other_seeds_it_may(tmp_path: Path) -> None:
+def test_one_process_cannot_train_one_seed_twice_in_one_folder_but_other_seeds_it_can(tmp_path: Path) -> None:
     with lock_seeds(tmp_path, [0, 1]):
         with pytest.raises(DataError, match="seed-1"), lock_seeds(tmp_path, [1, 2]):
             pass

@@ -1,4 +1,4 @@
-"""What is no whole model folder is refused, with the file and the reason, and nothing in it is run."""
+"""A folder without a complete model is refused with the file and the reason, and nothing in it is executed."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_a_damaged_folder_is_refused_with_the_file_and_the_reason(model: Path, d
 
 
 @pytest.mark.parametrize("number", [2, 0, "1", True, None, [1]])
-def test_an_unknown_format_is_neither_read_nor_written_over(
+def test_an_unknown_format_is_neither_read_nor_overwritten(
     model: Path, number: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("logsparse.folder.__version__", "0.1.0")
@@ -202,7 +202,7 @@ def test_an_unknown_format_is_neither_read_nor_written_over(
     assert (model / "config.json").read_bytes() == before
 
 
-def test_weights_that_are_no_numbers_are_refused(model: Path) -> None:
+def test_weights_that_are_not_finite_are_refused(model: Path) -> None:
     forge("model.safetensors", pack_tensors({"w": torch.tensor([torch.nan])}))(model)
     with pytest.raises(DataError, match=r"The weights of a model must be finite numbers. Got NaN in 'w'. Hint: fit"):
         read(model)
@@ -259,7 +259,7 @@ FILES = ["model.safetensors", "series.json", "history.safetensors"]
     values=st.dictionaries(st.sampled_from(KEYS), ANYTHING, max_size=2),
     files=st.dictionaries(st.sampled_from(FILES), ANYTHING | st.just(ENTRY), max_size=3),
 )
-def test_whatever_a_stranger_writes_into_config_json_is_read_or_refused(
+def test_any_content_of_config_json_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, values: dict[str, Any], files: dict[str, Any]
 ) -> None:
     folder = tmp_path_factory.getbasetemp() / "strange"

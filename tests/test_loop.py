@@ -125,7 +125,7 @@ def test_a_fixed_seed_reproduces_the_committed_loss_curve() -> None:
     np.testing.assert_allclose(losses, expected, rtol=2e-4)
 
 
-def test_training_stops_when_validation_gets_no_better_and_keeps_the_best_weights() -> None:
+def test_training_stops_when_validation_does_not_improve_and_keeps_the_best_weights() -> None:
     run = training(epochs=50, patience=2, lr=1.0)
     history = run.run()
     assert history.ended == "no improvement in 2 validations"
@@ -153,7 +153,7 @@ def test_a_time_budget_ends_training() -> None:
     assert time.monotonic() - began < 30
 
 
-def test_however_short_the_time_one_step_makes_a_model() -> None:
+def test_at_least_one_step_is_taken_however_short_the_time() -> None:
     run = training(minutes=1e-7)
     history = run.run()
     assert (run.step, len(history.rows), history.ended) == (1, 1, "1e-07 minutes are over")
@@ -199,6 +199,7 @@ def test_a_run_resumed_after_any_validation_ends_with_the_same_bits(tmp_path: Pa
     cut.validate_and_save(loss)
     resumed = training(tmp_path, average=0.9, windows=24)
     assert resumed.step == 3
+    assert vars(resumed.stopping) == vars(cut.stopping)
     resumed.run()
     assert weights(resumed.network) == weights(whole.network)
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
@@ -269,7 +270,7 @@ print(weights(run.network))
 """
 
 
-def test_a_run_killed_by_force_resumes_and_ends_with_the_same_bits(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_and_ends_with_the_same_bits(tmp_path: Path) -> None:
     code = KILLED.format(path=[str(Path(__file__).parent)])
 
     def start(folder: Path) -> subprocess.Popen[str]:

@@ -116,7 +116,7 @@ def test_frozen_weights_are_left_out_of_the_optimiser() -> None:
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "bertadam"])
-def test_a_restored_optimiser_goes_on_bit_for_bit(name: str) -> None:
+def test_a_restored_optimiser_continues_bit_for_bit(name: str) -> None:
     def run(steps: range, model: nn.Module, optim: torch.optim.Optimizer) -> None:
         for step in steps:
             put_gradients(model, step)
@@ -228,6 +228,6 @@ def test_early_stopping_waits_for_its_patience_after_the_best_loss() -> None:
     assert (stopping.best, stopping.best_validation) == (1.5, 4)
 
 
-def test_early_stopping_stops_a_run_that_only_ever_sees_nan() -> None:
+def test_early_stopping_stops_a_run_whose_losses_are_all_nan() -> None:
     stopping = EarlyStopping(patience=2)
     assert [stopping.update(math.nan) or stopping.stop for _ in range(2)] == [False, True]

@@ -1,4 +1,4 @@
-"""The weight average: no trace of the start, swapped in and out without a trace, restored bit for bit."""
+"""The weight average forgets the initial weights, is swapped in and out exactly, and is restored bit for bit."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_model_has_the_average_inside_the_swap_and_its_own_weights_after_it(
     assert torch.equal(average.average["weight"], kept)
 
 
-def test_a_restored_average_goes_on_bit_for_bit() -> None:
+def test_a_restored_average_continues_bit_for_bit() -> None:
     model = nn.Linear(3, 2)
     whole = WeightAverage(model, decay=0.9)
     for step in range(3):

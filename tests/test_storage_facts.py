@@ -50,7 +50,7 @@ def test_any_value_is_returned_unchanged_or_refused_by_name(value: Any) -> None:
         assert "\n" not in said
 
 
-def test_truth_values_are_no_numbers_and_long_values_are_cut() -> None:
+def test_booleans_are_not_numbers_and_long_values_are_shortened() -> None:
     with pytest.raises(InvalidContentError, match="it must be a whole number from 0 to 1, not True"):
         whole_number("it", True, 0, 1)
     with pytest.raises(InvalidContentError, match=r"not 'xxx.*x\.\.\.$"):

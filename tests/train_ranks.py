@@ -1,4 +1,4 @@
-"""What test_distributed runs under torchrun: train a little, print losses; a rank may be told to die."""
+"""What test_distributed runs under torchrun: train a little, print losses; a rank can be made to die."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ with join(torch.device("cpu")) as ranks:
         windows = run.draws(run.step)
         pairs = zip(windows.series_B.tolist(), windows.values_BL.sum(1).tolist(), strict=True)
         loss = take_step()
-        # In one piece: the other rank writes to the same pipe.
+        # One write per line: the other rank writes to the same pipe.
         sys.stdout.write(f"rank {ranks.rank} step {run.step} loss {loss:.6f} windows {sorted(pairs)}\n")
         sys.stdout.flush()
         return loss
