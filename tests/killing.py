@@ -1,4 +1,4 @@
-"""A kind of save -> the same killed with -9 at each file operation and at random moments: one save is always whole."""
+"""A kind of save, killed by kill -9 at each file operation and at random moments -> one save is always complete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Saver = Callable[[int, int], Iterator[str]]
 
 @contextmanager
 def saver(what: str, path: Path) -> Iterator[Saver]:
-    """A way to start a child that saves; what it says comes back line by line until it is dead."""
+    """Yield a function that starts a saving child and yields the lines it prints until it is dead."""
     script = Path(__file__).with_name("save_until_killed.py")
     with subprocess.Popen(
         [sys.executable, str(script), what, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -46,7 +46,7 @@ def started(lines: Iterator[str]) -> int:
 
 
 def check_kills_at_each_operation(what: str, path: Path, start: Saver) -> None:
-    """Old before the switch, new after it, one of both at every moment."""
+    """The old save is there before the switch, the new one after it."""
     steps: list[int] = []
     said: list[str] = []
     while "saved 1" not in said:
@@ -59,7 +59,7 @@ def check_kills_at_each_operation(what: str, path: Path, start: Saver) -> None:
 
 
 def check_kills_at_random_moments(what: str, path: Path, start: Saver, kills: int) -> None:
-    """What was reported as saved is there; at most the one under way may be there too."""
+    """The last reported save is there, or the one that was being written."""
     dice = random.Random(8)  # noqa: S311 - the moments need no secrecy
     save(what, path, 0)
     last = 0
@@ -67,7 +67,7 @@ def check_kills_at_random_moments(what: str, path: Path, start: Saver, kills: in
         saved = last
         lines = start(last + 1, 0)
         child = started(lines)
-        if kill % 2:  # a slow disk may need longer than any wait of ours, so every other child gets one save done
+        if kill % 2:  # the disk may be slower than any wait here, so every other child finishes one save
             saved = int(next(lines).removeprefix("saved "))
         time.sleep(dice.uniform(0, 0.05))
         os.kill(child, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The windows of a training: their shares follow the scale in use, in fresh draws as in a fixed set."""
+"""Training windows are drawn in proportion to the scale in use, from fresh draws and from a fixed set."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def settings(kind: str, **train: object) -> Config:
 
 
 def shares(data: TrainingSet) -> Doubles:
-    """Of each series in the scales of all training windows."""
+    """Share of each series in the sum of the scales of all training windows."""
     every = data.training.at(np.arange(len(data.training)))
     scale_B = data.windows(every.series_B, every.start_B).scale_B.double().numpy()
     return np.asarray(np.bincount(every.series_B, scale_B) / scale_B.sum())
 
 
 def series_of_an_epoch(draws: Draws) -> Doubles:
-    """How often each series comes in one pass over the set."""
-    drawn = np.concatenate([draws._pairs(step).series_B for step in range(draws.steps_an_epoch)])
+    """Share of each series in one pass over the set."""
+    drawn = np.concatenate([draws._pairs(step).series_B for step in range(draws.steps_per_epoch)])
     return np.bincount(drawn, minlength=len(draws.data.windows.panel)) / len(drawn)
 
 
@@ -54,17 +54,17 @@ def test_a_fixed_set_holds_each_series_in_proportion_to_its_scale(kind: str, win
     assert abs(found - large) < 4 * np.sqrt(large * (1 - large) / windows)
 
 
-def test_the_large_series_of_an_unweighted_set_are_series_like_any_other() -> None:
+def test_large_series_have_no_larger_share_of_an_unweighted_set() -> None:
     config = settings("mean", windows=2_000, weighted=False)
     data = TrainingSet.of(shaped_like_m4(), config)
     found = series_of_an_epoch(Draws(data, config.train, seed=0, ranks=Ranks()))[:LARGE].sum()
     assert found < 2 * LARGE / len(data.windows.panel)
 
 
-def test_an_unweighted_set_as_large_as_all_windows_has_each_of_them_once_an_epoch() -> None:
+def test_an_unweighted_set_as_large_as_all_windows_has_each_of_them_once_per_epoch() -> None:
     config = settings("mean", windows=10_000, weighted=False, batch=1)
     data = TrainingSet.of(small.panel(), config)
     draws = Draws(data, config.train, seed=0, ranks=Ranks())
-    assert draws.steps_an_epoch == len(data.training)
-    pairs = [draws._pairs(step) for step in range(draws.steps_an_epoch)]
+    assert draws.steps_per_epoch == len(data.training)
+    pairs = [draws._pairs(step) for step in range(draws.steps_per_epoch)]
     assert len({(int(pair.series_B[0]), int(pair.start_B[0])) for pair in pairs}) == len(data.training)

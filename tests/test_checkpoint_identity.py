@@ -1,4 +1,4 @@
-"""A run is known by its seed, settings, network and data, and says how another differs."""
+"""A training is identified by its seed, settings, network and data; differences are described."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from logsparse.train.batches import TrainingSet
 from logsparse.train.checkpoint import Identity, differences, fingerprint, identity
 
 
-def known_by(config: Config, panel: Panel | None = None, seed: int = 0) -> Identity:
+def identity_of(config: Config, panel: Panel | None = None, seed: int = 0) -> Identity:
     data = TrainingSet.of(small.panel() if panel is None else panel, config)
     return identity(small.network(config, data), data, config.train, seed)
 
 
-NOW = known_by(small.config())
+NOW = identity_of(small.config())
 
 
 @pytest.mark.parametrize(
@@ -31,14 +31,14 @@ NOW = known_by(small.config())
         ({"config": small.config({"patterns": (full(),)})}, ["another network"]),
         ({"config": small.config(), "panel": small.panel(seed=1)}, ["other data"]),
         ({"config": replace(small.config(), horizon=7)}, ["other data"]),
-        ({"config": small.config(), "seed": 1}, ["seed 1 (then 0)"]),
-        ({"config": small.config(minutes=5)}, ["train.minutes 5 (then none)"]),
-        ({"config": small.config(lr=0.01), "seed": 1}, ["seed 1 (then 0)", "train.lr 0.01 (then 0.001)"]),
+        ({"config": small.config(), "seed": 1}, ["seed 1 (was 0)"]),
+        ({"config": small.config(minutes=5)}, ["train.minutes 5 (was none)"]),
+        ({"config": small.config(lr=0.01), "seed": 1}, ["seed 1 (was 0)", "train.lr 0.01 (was 0.001)"]),
         ({"config": small.config()}, []),
     ],
 )
-def test_what_differs_is_told_in_words(other: dict[str, Any], words: list[str]) -> None:
-    assert differences(NOW, known_by(**other)) == words
+def test_differences_are_described_in_words(other: dict[str, Any], words: list[str]) -> None:
+    assert differences(NOW, identity_of(**other)) == words
 
 
 def test_other_series_to_validate_with_are_other_data() -> None:
@@ -48,7 +48,7 @@ def test_other_series_to_validate_with_are_other_data() -> None:
     assert differences(*prints) == ["other data"]
 
 
-def test_data_are_known_by_all_that_a_training_reads() -> None:
+def test_the_fingerprint_covers_all_data_that_a_training_reads() -> None:
     panel = small.panel()
     codes = np.zeros(5, np.int64)
     others = [

@@ -1,4 +1,4 @@
-"""Settings are refused by their names, with the way out."""
+"""Wrong settings are refused by name, with a hint."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def test_whole_numbers_of_any_library_pass(value: int) -> None:
 
 
 @pytest.mark.parametrize("value", [1.0, "1", None, True, np.float64(2)])
-def test_what_is_no_whole_number_is_refused(value: Any) -> None:
+def test_what_is_not_a_whole_number_is_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match=r"^windows must be a whole number. Got .*Hint: count\.$"):
         whole("windows", value, hint="count.")
 
 
 @pytest.mark.parametrize("value", [10**5000, -(10**5000), [10**5000], Fraction(10**5000, 3)], ids=lambda _: "huge")
-def test_a_number_too_long_to_be_written_is_refused_like_any_other(value: Any) -> None:
+def test_a_number_too_long_to_print_is_refused_like_any_other(value: Any) -> None:
     with pytest.raises(ConfigError, match=r"^windows must be .* Got a .*Hint: count\.$"):
         whole("windows", value, most=9, hint="count.")
     with pytest.raises(ConfigError, match=r"^minutes must be a number above 0. Got a .*Hint: leave it out\.$"):
@@ -35,7 +35,7 @@ def test_a_number_too_long_to_be_written_is_refused_like_any_other(value: Any) -
         truth("verbose", value)
 
 
-def test_names_that_are_too_long_a_number_are_refused_like_any_other() -> None:
+def test_a_name_that_is_a_number_too_long_to_print_is_refused() -> None:
     for value in (10**5000, [10**5000]):
         with pytest.raises(ConfigError, match=r"^static must be a list of column names. Got a .*Hint: write static="):
             listed("static", value)
@@ -51,13 +51,13 @@ def test_numbers_of_any_library_become_plain(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), 10**400, -1, "1", True, None])
-def test_what_is_no_finite_number_above_zero_is_refused(value: Any) -> None:
+def test_what_is_not_a_finite_number_above_zero_is_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match=r"^minutes must be a number above 0. Got .*Hint: leave it out\.$"):
         above_zero("minutes", value, hint="leave it out.")
 
 
 @pytest.mark.parametrize("value", ["no", 0, 1, None, np.array([True])])
-def test_what_is_no_truth_value_is_refused(value: Any) -> None:
+def test_what_is_not_a_boolean_is_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match=r"^verbose must be True or False. Got .*Hint: write verbose=False"):
         truth("verbose", value)
 

@@ -207,7 +207,7 @@ def test_a_signal_before_the_training_saves_nothing_and_says_so() -> None:
 def test_a_real_signal_ends_with_130_and_a_model(number: signal.Signals) -> None:
     words = ["fit", "hours.csv", "--horizon", "6", *QUICK, "--set", "train.epochs=100000"]
     with subprocess.Popen([sys.executable, "-m", "logsparse", *words], stderr=subprocess.PIPE, text=True) as running:
-        checkpoint, patience = Path("model.training/seed-0/training.json"), time.monotonic() + 120
+        checkpoint, patience = Path("model.training/seed-0/checkpoint/state.json"), time.monotonic() + 120
         while not checkpoint.exists() and running.poll() is None and time.monotonic() < patience:
             time.sleep(0.1)
         running.send_signal(number)

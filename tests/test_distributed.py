@@ -1,4 +1,4 @@
-"""Two processes take the steps of one; a rank that dies ends the run at once; a restart goes on where it was."""
+"""Two processes take the steps of one; a rank that dies ends the run at once; a restart resumes the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors keep their text on every way out of a process."""
+"""Errors keep their text when pickled, copied or raised in another process."""
 
 from __future__ import annotations
 

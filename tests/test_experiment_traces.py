@@ -15,7 +15,7 @@ from logsparse.evaluation.backtest import backtest
 from logsparse.evaluation.metrics import score
 from logsparse.paper.experiment import array, keep, losses, plain, traces
 from logsparse.paper.ledger import Identity, Run, record, rows
-from logsparse.train.checkpoint import pack_document
+from logsparse.storage import pack_document
 
 FACTS = {"R0.5": 0.1, "R0.9": 0.05, "validation_nll": 1.5, "steps": 7, "minutes": 2.0}
 KNOWN = Identity({}, "abc")

@@ -1,4 +1,4 @@
-"""A model folder: what goes in comes out, the old model is replaced or kept, nobody else's files are touched."""
+"""A model folder: what is saved is loaded, the old model is replaced or kept, other files are not touched."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_any_model_comes_back_bit_for_bit_and_every_id_with_its_type(
     assert [(type(one), one) for one in got.series["ids"]] == [(type(one), one) for one in ids]
 
 
-def test_the_first_format_is_read_for_good() -> None:
+def test_a_folder_of_the_first_format_is_still_read() -> None:
     assert is_model(FIXTURE)
     assert same(read(FIXTURE), replace(MODEL, version="0.1.0"))
 
@@ -129,14 +129,14 @@ def test_config_json_can_be_read_by_people_and_other_programs(tmp_path: Path) ->
         assert entry["bytes"] == (tmp_path / name).stat().st_size
 
 
-def test_line_ends_changed_by_a_tool_such_as_git_do_no_harm(tmp_path: Path) -> None:
+def test_line_ends_changed_by_a_tool_such_as_git_are_accepted(tmp_path: Path) -> None:
     write(tmp_path, MODEL)
     for path in tmp_path.glob("*.json"):
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     assert same(read(tmp_path), MODEL)
 
 
-def test_weights_go_to_the_device_and_history_stays_with_the_processor(tmp_path: Path) -> None:
+def test_weights_go_to_the_device_and_history_stays_on_the_cpu(tmp_path: Path) -> None:
     write(tmp_path, MODEL)
     model = read(tmp_path, device="meta")
     assert {tensor.device.type for tensor in model.weights.values()} == {"meta"}
@@ -162,7 +162,7 @@ def test_a_damaged_model_may_be_replaced(tmp_path: Path) -> None:
     assert same(read(tmp_path), MODEL)
 
 
-def test_links_of_a_stranger_do_not_lead_a_save_to_other_files(tmp_path: Path) -> None:
+def test_foreign_links_do_not_lead_a_save_to_other_files(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     file(tmp_path / "mine" / "thesis.txt")
     for name in (SAVING, SAVED):
@@ -173,7 +173,7 @@ def test_links_of_a_stranger_do_not_lead_a_save_to_other_files(tmp_path: Path) -
         assert same(read(tmp_path / "model"), MODEL)
 
 
-# What is not ours is not written over.
+# Files of others are not overwritten.
 
 
 def file(path: Path) -> None:
@@ -205,7 +205,7 @@ def unreadable_config(path: Path) -> None:
         (unreadable_config, "a folder with config.json"),
     ],
 )
-def test_what_is_no_model_is_not_written_over(tmp_path: Path, make: Any, reason: str) -> None:
+def test_a_folder_without_a_model_is_not_overwritten(tmp_path: Path, make: Any, reason: str) -> None:
     path = tmp_path / "taken"
     make(path)
     before = {name: (tmp_path / name).read_bytes() for name in listing(tmp_path) if (tmp_path / name).is_file()}

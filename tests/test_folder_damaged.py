@@ -1,4 +1,4 @@
-"""What is no whole model folder is refused, with the file and the reason, and nothing in it is run."""
+"""A folder without a complete model is refused with the file and the reason, and nothing in it is executed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from logsparse.errors import DataError
 from logsparse.folder import ModelFolder, is_model, read, write
-from logsparse.storage import SAVING, seal
-from logsparse.train.checkpoint import pack_document, pack_tensors
+from logsparse.storage import SAVING, checksum, pack_document
+from logsparse.train.checkpoint import pack_tensors
 
 MODEL = ModelFolder("Small", {"a": 1}, {"ids": ["x", 1]}, {"w": torch.ones(3)}, {"y": torch.full((2,), torch.nan)})
 Harm = Callable[[Path], object]
@@ -52,7 +52,7 @@ def forge(name: str, blob: bytes) -> Harm:
     def harm(folder: Path) -> None:
         put(name, blob)(folder)
         files = json.loads((folder / "config.json").read_bytes())["files"]
-        reseal(files={**files, name: seal(blob)})(folder)
+        reseal(files={**files, name: checksum(blob)})(folder)
 
     return harm
 
@@ -89,7 +89,7 @@ NO_MODEL: dict[str, tuple[Harm, str]] = {
     "a file": (a_file, "a file"),
     "an empty folder": (empty, "a folder without config.json"),
     "config missing": (lambda folder: (folder / "config.json").unlink(), "a folder without config.json"),
-    "never finished": (only_begun, "a first save that never came to its end"),
+    "never finished": (only_begun, "a first save that was not finished"),
     "another program's": (
         put("config.json", '{"model_type": "bert"}'),
         "a folder with a config.json of another program",
@@ -126,7 +126,7 @@ def a_folder_as_config(folder: Path) -> None:
     (folder / "config.json").mkdir()
 
 
-ENTRY = seal(b"")
+ENTRY = checksum(b"")
 DAMAGES: dict[str, tuple[Harm, str, str]] = {
     **file_harms("model.safetensors"),
     **file_harms("series.json"),
@@ -176,13 +176,13 @@ DAMAGES: dict[str, tuple[Harm, str, str]] = {
 def test_a_damaged_folder_is_refused_with_the_file_and_the_reason(model: Path, damage: str) -> None:
     harm, name, reason = DAMAGES[damage]
     harm(model)
-    rule = rf"model/{name} must be a whole file of a logsparse model\."
+    rule = rf"model/{name} must be a complete file of a logsparse model\."
     with pytest.raises(DataError, match=rf"{rule} Got .*{reason}.*\. Hint: copy the folder again"):
         read(model)
 
 
 @pytest.mark.parametrize("number", [2, 0, "1", True, None, [1]])
-def test_an_unknown_format_is_neither_read_nor_written_over(
+def test_an_unknown_format_is_neither_read_nor_overwritten(
     model: Path, number: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("logsparse.folder.__version__", "0.1.0")
@@ -202,7 +202,7 @@ def test_an_unknown_format_is_neither_read_nor_written_over(
     assert (model / "config.json").read_bytes() == before
 
 
-def test_weights_that_are_no_numbers_are_refused(model: Path) -> None:
+def test_weights_that_are_not_finite_are_refused(model: Path) -> None:
     forge("model.safetensors", pack_tensors({"w": torch.tensor([torch.nan])}))(model)
     with pytest.raises(DataError, match=r"The weights of a model must be finite numbers. Got NaN in 'w'. Hint: fit"):
         read(model)
@@ -222,7 +222,7 @@ def test_code_in_the_folder_is_never_run(model: Path, tmp_path: Path) -> None:
     code = pickle.dumps(Touch(tmp_path / "ran"))
     for name in ("model.safetensors", "history.safetensors", "series.json"):
         forge(name, code)(model)
-        with pytest.raises(DataError, match=rf"{name} must be a whole file"):
+        with pytest.raises(DataError, match=rf"{name} must be a complete file"):
             read(model)
         write(model, MODEL)
     for name in ("__init__.py", "modeling.py", "pytorch_model.bin", "sitecustomize.py"):
@@ -239,7 +239,7 @@ def test_every_single_cut_and_flipped_byte_is_noticed(model: Path) -> None:
             for content in (whole[:position], flipped):
                 path.unlink()  # writing over a file is slow: some systems flush it then
                 path.write_bytes(content)
-                with pytest.raises(DataError, match=r"must be (a whole file|the folder|a model of a format)"):
+                with pytest.raises(DataError, match=r"must be (a complete file|the folder|a model of a format)"):
                     read(model)
         path.write_bytes(whole)
     assert read(model).kind == "Small"
@@ -259,7 +259,7 @@ FILES = ["model.safetensors", "series.json", "history.safetensors"]
     values=st.dictionaries(st.sampled_from(KEYS), ANYTHING, max_size=2),
     files=st.dictionaries(st.sampled_from(FILES), ANYTHING | st.just(ENTRY), max_size=3),
 )
-def test_whatever_a_stranger_writes_into_config_json_is_read_or_refused(
+def test_any_content_of_config_json_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, values: dict[str, Any], files: dict[str, Any]
 ) -> None:
     folder = tmp_path_factory.getbasetemp() / "strange"

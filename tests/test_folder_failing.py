@@ -1,4 +1,4 @@
-"""A save that fails: what would not come back is refused at once, trouble on the way keeps the old model, no litter."""
+"""A save that fails: what could not be read back is refused, a failing disk keeps the old model, nothing is left."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def listing(folder: Path) -> list[str]:
         ({"history": {"y": torch.ones(1, dtype=torch.complex128)}}, TypeError, "number types that safetensors knows"),
     ],
 )
-def test_a_model_that_would_not_come_back_is_refused_and_the_old_one_kept(
+def test_a_model_that_could_not_be_read_back_is_refused_and_the_old_one_kept(
     tmp_path: Path, change: dict[str, Any], kind: type[Exception], text: str
 ) -> None:
     write(tmp_path / "old", MODEL)
@@ -104,7 +104,7 @@ def test_a_disk_that_fails_at_any_moment_leaves_the_old_model_or_the_new(
     assert set(ends) == {"Old", "New", "saved"}
 
 
-def test_a_place_that_is_no_place_is_refused(tmp_path: Path) -> None:
+def test_an_impossible_path_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path, reason in (
         (tmp_path / "file" / "model", "Not a directory"),

@@ -1,4 +1,4 @@
-"""kill -9 at any moment of a save, for real: a whole model is there, the old one or the new."""
+"""kill -9 of a real process at any moment of a save leaves the old or the new model, complete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from logsparse.errors import DataError
 from logsparse.folder import is_model, read
 from save_until_killed import save, saved_step
 
-# Our steps begin here; the other writer counts from 1.
+# Steps of this process begin here; the other writer counts from 1.
 OURS = 1_000_000
 
 
@@ -51,7 +51,7 @@ def test_killed_in_the_first_save_there_is_a_whole_model_or_none_and_the_next_sa
         if found[-1]:
             assert saved_step("model", path) == 1
         else:
-            with pytest.raises(DataError, match=r"no such folder|without config.json|never came to its end"):
+            with pytest.raises(DataError, match=r"no such folder|without config.json|was not finished"):
                 read(path)
         save("model", path, 2)
         assert saved_step("model", path) == 2
@@ -76,7 +76,7 @@ def test_two_writers_take_turns_and_each_always_finds_a_whole_model(killed: tupl
         for step in range(OURS, OURS + 40):
             save("model", path, step)
             seen |= {saved_step("model", path) for _ in range(3)}
-        # A busy machine may have kept the other waiting; now nobody is in its way.
+        # On a busy machine the other writer may have waited all the time; now it has the folder for itself.
         deadline = time.monotonic() + 60
         while min(seen) >= OURS and time.monotonic() < deadline:
             seen.add(saved_step("model", path))

@@ -1,4 +1,4 @@
-"""Training learns, stops when it should, repeats with its seed, and goes on after an interruption as if without it."""
+"""Training learns, stops when it should, repeats with its seed, and resumes as if it had not been interrupted."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def weights(network: nn.Module) -> str:
 def test_training_lowers_the_validation_loss() -> None:
     run = training(epochs=10, steps_per_epoch=20, lr=3e-3)
     before = run.validate()
-    story = run.run()
-    assert story.best is not None
-    assert story.best < before - 0.5
-    assert run.validate() == pytest.approx(story.best)
+    history = run.run()
+    assert history.best is not None
+    assert history.best < before - 0.5
+    assert run.validate() == pytest.approx(history.best)
 
 
 def test_the_loss_is_the_mean_negative_log_density_of_the_observed_targets() -> None:
@@ -125,21 +125,21 @@ def test_a_fixed_seed_reproduces_the_committed_loss_curve() -> None:
     np.testing.assert_allclose(losses, expected, rtol=2e-4)
 
 
-def test_training_stops_when_validation_gets_no_better_and_keeps_the_best_weights() -> None:
+def test_training_stops_when_validation_does_not_improve_and_keeps_the_best_weights() -> None:
     run = training(epochs=50, patience=2, lr=1.0)
-    story = run.run()
-    assert story.ended == "no better for 2 looks"
-    assert run.validate() == pytest.approx(min(row["validation_nll"] for row in story.rows))
+    history = run.run()
+    assert history.ended == "no improvement in 2 validations"
+    assert run.validate() == pytest.approx(min(row["validation_nll"] for row in history.rows))
 
 
-def test_a_long_epoch_is_looked_at_on_the_way_and_patience_counts_epochs() -> None:
+def test_a_long_epoch_has_several_validations_and_patience_counts_epochs() -> None:
     run = training(epochs=50, steps_per_epoch=5, validate_every=2, patience=1, lr=1.0)
-    story = run.run()
-    assert [row["step"] for row in story.rows[:3]] == [2, 4, 6]
-    assert story.ended == "no better for 3 looks"
+    history = run.run()
+    assert [row["step"] for row in history.rows[:3]] == [2, 4, 6]
+    assert history.ended == "no improvement in 3 validations"
 
 
-def test_the_last_line_of_the_progress_tells_the_best_loss(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_line_of_the_progress_has_the_best_loss(capsys: pytest.CaptureFixture[str]) -> None:
     run = training(epochs=1, steps_per_epoch=5, validate_every=4)
     run.verbose = True
     best = run.run().best
@@ -153,14 +153,14 @@ def test_a_time_budget_ends_training() -> None:
     assert time.monotonic() - began < 30
 
 
-def test_however_short_the_time_one_step_makes_a_model() -> None:
+def test_at_least_one_step_is_taken_however_short_the_time() -> None:
     run = training(minutes=1e-7)
-    story = run.run()
-    assert (run.step, len(story.rows), story.ended) == (1, 1, "1e-07 minutes are over")
-    assert story.best is not None
+    history = run.run()
+    assert (run.step, len(history.rows), history.ended) == (1, 1, "1e-07 minutes are over")
+    assert history.best is not None
 
 
-def test_a_run_whose_time_was_over_can_be_taken_up_and_ends_at_once(tmp_path: Path) -> None:
+def test_a_run_whose_time_was_over_resumes_and_ends_at_once(tmp_path: Path) -> None:
     first = training(tmp_path, epochs=10_000, steps_per_epoch=100, patience=None, minutes=0.02)
     first.run()
     again = training(tmp_path, epochs=10_000, steps_per_epoch=100, patience=None, minutes=0.02)
@@ -176,39 +176,41 @@ def test_a_loss_that_is_not_finite_stops_with_the_last_checkpoint_kept(tmp_path:
     with torch.no_grad():
         next(again.network.parameters()).fill_(float("nan"))
     with pytest.raises(
-        TrainingError, match=r"finite. Got a loss of nan with gradients of norm nan at step 6; the checkpoint .* Hint"
+        TrainingError,
+        match=r"Got a loss of nan with gradients of norm nan at step 6; the last checkpoint .* Hint",
     ):
         again.learn()
     assert training(tmp_path, epochs=2).step == 6
 
 
-def test_a_gradient_that_is_not_finite_is_told_beside_its_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gradient_that_is_not_finite_is_reported_with_its_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     run = training()
     monkeypatch.setattr("logsparse.train.loop.clip_gradients", lambda _weights, _limit: float("inf"))
     with pytest.raises(TrainingError, match=r"Got a loss of \d\S+ with gradients of norm inf at step 0\. Hint: lower"):
         run.learn()
 
 
-def test_a_run_taken_up_at_any_look_ends_with_the_same_bits(tmp_path: Path) -> None:
+def test_a_run_resumed_after_any_validation_ends_with_the_same_bits(tmp_path: Path) -> None:
     whole = training(average=0.9, windows=24)
     whole.run()
     cut = training(tmp_path, average=0.9, windows=24)
     for _ in range(3):
         loss = cut.learn()
-    cut.look(loss)
+    cut.validate_and_save(loss)
     resumed = training(tmp_path, average=0.9, windows=24)
     assert resumed.step == 3
+    assert vars(resumed.stopping) == vars(cut.stopping)
     resumed.run()
     assert weights(resumed.network) == weights(whole.network)
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [3, 6, 9, 12]
 
 
-def test_other_settings_do_not_take_up_a_run(tmp_path: Path) -> None:
+def test_other_settings_do_not_resume_a_run(tmp_path: Path) -> None:
     training(tmp_path, epochs=1, minutes=5).run()
-    rule = "A run is resumed with the data and settings it was started with. Got"
+    rule = "A training is resumed with the data and settings it was started with. Got"
     with pytest.raises(
-        TrainingError, match=rf"{rule} seed 1 \(then 0\) in {tmp_path}\. Hint: give them as they were, or rem"
+        TrainingError, match=rf"{rule} seed 1 \(was 0\) in {tmp_path}\. Hint: use those it was started with, or rem"
     ):
         training(tmp_path, epochs=1, minutes=5, seed=1)
     with pytest.raises(TrainingError, match=rf"{rule} another network in"):
@@ -216,7 +218,7 @@ def test_other_settings_do_not_take_up_a_run(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=rf"{rule} other data in"):
         training(tmp_path, epochs=1, minutes=5, panel=small.panel(seed=1))
     with pytest.raises(
-        TrainingError, match=rf"{rule} train.minutes 9 \(then 5\) in .* \(minutes are --minutes of fit, --bud"
+        TrainingError, match=rf"{rule} train.minutes 9 \(was 5\) in .* \(minutes are --minutes of fit, --bud"
     ):
         training(tmp_path, epochs=1, minutes=9)
     assert training(tmp_path, epochs=1, minutes=5).step == 3
@@ -249,10 +251,10 @@ def test_an_interruption_keeps_the_best_weights_and_a_checkpoint_and_ends_the_se
 
 
 def test_the_loss_curves_are_drawn() -> None:
-    story = training().run()
-    losses, validation, star = draw_losses(story.rows).axes[0].get_lines()
+    history = training().run()
+    losses, validation, star = draw_losses(history.rows).axes[0].get_lines()
     assert len(losses.get_ydata()) == len(validation.get_ydata()) == 4  # type: ignore[arg-type]
-    assert star.get_ydata() == [min(row["validation_nll"] for row in story.rows)]
+    assert star.get_ydata() == [min(row["validation_nll"] for row in history.rows)]
 
 
 KILLED = """
@@ -268,7 +270,7 @@ print(weights(run.network))
 """
 
 
-def test_a_run_killed_by_force_resumes_and_ends_with_the_same_bits(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_and_ends_with_the_same_bits(tmp_path: Path) -> None:
     code = KILLED.format(path=[str(Path(__file__).parent)])
 
     def start(folder: Path) -> subprocess.Popen[str]:

@@ -1,4 +1,4 @@
-"""The first signal is a wish to stop, the second an interrupt; whoever handles signals themselves goes on doing so."""
+"""The first signal requests a stop, the second interrupts; signal handlers of the caller stay."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import threading
 
 import pytest
 
-from logsparse.train.loop import asked_to_stop
+from logsparse.train.loop import stop_on_signals
 
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 
 
 @SIGNALS
-def test_the_first_is_a_wish_and_the_second_interrupts(number: signal.Signals) -> None:
+def test_the_first_signal_is_a_request_and_the_second_interrupts(number: signal.Signals) -> None:
     before, stops = signal.getsignal(number), []
-    with asked_to_stop() as wish:
-        stops.append(wish.stop)
+    with stop_on_signals() as request:
+        stops.append(request.stop)
         signal.raise_signal(number)
-        stops.append(wish.stop)
+        stops.append(request.stop)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
     assert stops == [False, True]
@@ -30,24 +30,24 @@ def test_a_handler_of_the_caller_is_left_alone(number: signal.Signals) -> None:
     got: list[int] = []
     before = signal.signal(number, lambda number, _frame: got.append(number))
     try:
-        with asked_to_stop() as wish:
+        with stop_on_signals() as request:
             signal.raise_signal(number)
-        assert not wish.stop
+        assert not request.stop
         assert got == [number]
     finally:
         signal.signal(number, before)
 
 
-def test_in_another_thread_and_unheeded_nothing_changes() -> None:
+def test_in_another_thread_and_when_disabled_nothing_changes() -> None:
     seen = []
 
-    def look() -> None:
-        with asked_to_stop():
+    def enter() -> None:
+        with stop_on_signals():
             seen.append(signal.getsignal(signal.SIGTERM))
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=enter)
     thread.start()
     thread.join()
-    with asked_to_stop(heed=False):
+    with stop_on_signals(enabled=False):
         seen.append(signal.getsignal(signal.SIGTERM))
     assert seen == [signal.getsignal(signal.SIGTERM)] * 2

@@ -1,8 +1,7 @@
-"""Optimisers against a slow oracle, schedules, clipping, early stopping; state survives a checkpoint."""
+"""Optimisers against a slow oracle, schedules, clipping, early stopping; a restored optimiser continues bit for bit."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from itertools import pairwise
@@ -11,18 +10,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from logsparse.errors import ConfigError, DataError
 from logsparse.train.optim import (
-    OPTIMISERS,
     SCHEDULES,
     EarlyStopping,
     clip_gradients,
     one_cycle,
     optimiser,
+    optimiser_layout,
     optimiser_state,
     progress_of,
     restore_optimiser,
-    schedule,
     set_rate,
     warmup_decay,
 )
@@ -80,11 +77,6 @@ def test_bert_adam_follows_the_rule_written_out_by_hand(size: float) -> None:
         assert weight.flatten().tolist() == pytest.approx(want, rel=1e-9, abs=1e-12)
 
 
-def test_bert_adam_takes_no_closure() -> None:
-    with pytest.raises(TypeError, match="takes no closure: compute the gradients before the step"):
-        optimiser("bertadam", small_model(), lr=0.1).step(lambda: 0.0)
-
-
 def test_weights_without_a_gradient_stay_where_they_are() -> None:
     model = small_model()
     before = model[0].weight.detach().clone()  # type: ignore[index]
@@ -123,20 +115,8 @@ def test_frozen_weights_are_left_out_of_the_optimiser() -> None:
     assert sum(len(group["params"]) for group in optimiser("adam", model, lr=0.1).param_groups) == 4
 
 
-def test_an_unknown_optimiser_is_refused_with_the_list_of_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r'must be a known one. Got "sgd". Hint: choose one of adam, adamw, bertadam'):
-        optimiser("sgd", small_model(), lr=0.1)
-
-
-def test_plain_adam_with_weight_decay_is_refused() -> None:
-    with pytest.raises(
-        ConfigError, match=r'Adam goes without weight decay. Got weight_decay=0.1. Hint: choose "adamw"'
-    ):
-        optimiser("adam", small_model(), lr=0.1, weight_decay=0.1)
-
-
-@pytest.mark.parametrize("name", OPTIMISERS)
-def test_a_restored_optimiser_goes_on_bit_for_bit(name: str) -> None:
+@pytest.mark.parametrize("name", ["adam", "adamw", "bertadam"])
+def test_a_restored_optimiser_continues_bit_for_bit(name: str) -> None:
     def run(steps: range, model: nn.Module, optim: torch.optim.Optimizer) -> None:
         for step in steps:
             put_gradients(model, step)
@@ -147,30 +127,36 @@ def test_a_restored_optimiser_goes_on_bit_for_bit(name: str) -> None:
     run(range(9), whole, optimiser(name, whole, lr=0.01))
     before_cut = optimiser(name, cut, lr=0.01)
     run(range(4), cut, before_cut)
-    tensors, values = optimiser_state(before_cut)
+    tensors = {key: tensor.clone() for key, tensor in optimiser_state(before_cut).items()}
     weights = {key: weight.clone() for key, weight in cut.state_dict().items()}
-    run(range(4, 6), cut, before_cut)  # the exported state must not move with the optimiser it came from
     resumed.load_state_dict(weights)
-    after_cut = optimiser(name, resumed, lr=0.5)
-    restore_optimiser(after_cut, (tensors, json.loads(json.dumps(values))))
-    assert after_cut.param_groups[0]["lr"] == 0.01 / 4
+    after_cut = optimiser(name, resumed, lr=0.01)
+    restore_optimiser(after_cut, tensors)
     run(range(4, 9), resumed, after_cut)
+    assert not torch.equal(tensors["0.weight.exp_avg"], optimiser_state(after_cut)["0.weight.exp_avg"])
     for key, weight in whole.state_dict().items():
         assert torch.equal(weight, resumed.state_dict()[key]), key
 
 
-def test_an_optimiser_of_another_kind_or_another_model_is_refused() -> None:
+def test_plain_adam_has_no_weight_decay() -> None:
+    optim = optimiser("adam", small_model(), lr=0.1, weight_decay=0.5)
+    assert [group["weight_decay"] for group in optim.param_groups] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "bertadam"])
+def test_the_layout_of_a_state_has_its_names_shapes_and_types(name: str) -> None:
     model = small_model()
+    optim = optimiser(name, model, lr=0.1)
+    assert optimiser_layout(optim, []) == optimiser_state(optim) == {}
     put_gradients(model, 0)
-    optim = optimiser("adamw", model, lr=0.1)
+    model[2].bias.grad = None  # type: ignore[index]
     optim.step()
     state = optimiser_state(optim)
-    rule = "must be a BertAdam over the weights of this model. Got a AdamW over other names or shapes. "
-    with pytest.raises(DataError, match=rule + "Hint: resume with the settings"):
-        restore_optimiser(optimiser("bertadam", model, lr=0.1), state)
-    for other in (small_model(width=5), nn.Linear(4, 3)):
-        with pytest.raises(DataError, match="must be a AdamW over the weights of this model"):
-            restore_optimiser(optimiser("adamw", other, lr=0.1), state)
+    layout = optimiser_layout(optim, state)
+    assert {key: (tensor.shape, tensor.dtype) for key, tensor in layout.items()} == {
+        key: (tensor.shape, tensor.dtype) for key, tensor in state.items()
+    }
+    assert "2.bias.exp_avg" not in layout
 
 
 def test_warmup_and_decay_meet_at_the_top_without_a_jump() -> None:
@@ -195,16 +181,10 @@ def test_one_cycle_goes_up_then_down_along_cosines() -> None:
 
 @pytest.mark.parametrize("name", list(SCHEDULES))
 def test_no_schedule_jumps_exceeds_the_peak_or_wastes_a_step(name: str) -> None:
-    factors = [schedule(name)(progress_of(step, 1000)) for step in range(1000)]
+    factors = [SCHEDULES[name](progress_of(step, 1000)) for step in range(1000)]
     assert all(0 < factor <= 1 for factor in factors)
     assert max(factors) == pytest.approx(1.0, abs=0.01)
     assert max(abs(b - a) for a, b in pairwise(factors)) <= 0.0101
-
-
-def test_an_unknown_schedule_is_refused_with_the_list_of_known_ones() -> None:
-    known = "constant, warmup-decay, one-cycle"
-    with pytest.raises(ConfigError, match=f'schedule must be a known one. Got "step". Hint: choose one of {known}'):
-        schedule("step")
 
 
 def all_gradients(model: nn.Module) -> Tensor:
@@ -236,8 +216,8 @@ def test_small_and_non_finite_gradients_are_left_alone(spoil: Callable[[Tensor],
 
 def test_early_stopping_waits_for_its_patience_after_the_best_loss() -> None:
     stopping = EarlyStopping(patience=2)
-    told = [(stopping.update(loss), stopping.stop) for loss in [3.0, 2.0, math.nan, 1.5, 1.5, 1.6]]
-    assert told == [
+    seen = [(stopping.update(loss), stopping.stop) for loss in [3.0, 2.0, math.nan, 1.5, 1.5, 1.6]]
+    assert seen == [
         (True, False),
         (True, False),
         (False, False),
@@ -245,27 +225,9 @@ def test_early_stopping_waits_for_its_patience_after_the_best_loss() -> None:
         (False, False),
         (False, True),
     ]
-    assert (stopping.best, stopping.best_look) == (1.5, 4)
+    assert (stopping.best, stopping.best_validation) == (1.5, 4)
 
 
-def test_early_stopping_stops_a_run_that_only_ever_sees_nan() -> None:
+def test_early_stopping_stops_a_run_whose_losses_are_all_nan() -> None:
     stopping = EarlyStopping(patience=2)
     assert [stopping.update(math.nan) or stopping.stop for _ in range(2)] == [False, True]
-
-
-def test_early_stopping_survives_json() -> None:
-    stopping, resumed = EarlyStopping(patience=2), EarlyStopping(patience=7)
-    for fresh in (True, False):
-        if not fresh:
-            stopping.update(0.1 + 0.2)
-            stopping.update(9.0)
-        _, values = stopping.state()
-        resumed.restore(({}, json.loads(json.dumps(values, allow_nan=False))))
-        assert vars(resumed) == vars(stopping)
-    resumed.update(9.0)
-    assert resumed.stop
-
-
-def test_early_stopping_without_patience_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"patience of early stopping must be at least 1. Got 0. Hint: leave"):
-        EarlyStopping(patience=0)

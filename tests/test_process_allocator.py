@@ -1,4 +1,4 @@
-"""Memory that a training frees stays with the process while it runs, and is given back when it ends."""
+"""Freed memory stays with the process inside the block, and is returned to the system after it."""
 
 from __future__ import annotations
 

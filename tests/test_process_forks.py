@@ -1,4 +1,4 @@
-"""Processes that were forked, spawned or served: a clear refusal or the same forecast, and never a wait without end."""
+"""Forked processes are refused with a clear error instead of hanging; spawned and forkserver ones forecast the same."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from logsparse.baselines.naive import SeasonalNaive
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="no fork there"),
-    # From Python 3.12 on a fork beside threads is warned of: what follows is what the warning is about.
+    # Python 3.12 and later warn of a fork in a process with threads, which is what is tested here.
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
-REFUSED = r"^logsparse must not work in a fork of .*: their threads are lost. Got the forked process \d+. Hint: start"
+REFUSED = r"^logsparse must not run in a fork of .*: their threads are lost. Got the forked process \d+. Hint: start"
 
 
 def predict(folder: Path, frame: pl.DataFrame) -> Any:
@@ -50,7 +50,7 @@ def model(hourly: pl.DataFrame) -> ls.LogSparse:
     return ls.LogSparse(6, config=config, samples=20, verbose=False).fit(hourly)
 
 
-def test_work_in_a_forked_process_is_refused_and_not_waited_for(
+def test_work_in_a_forked_process_is_refused_and_does_not_hang(
     model: ls.LogSparse, hourly: pl.DataFrame, tmp_path: Path
 ) -> None:
     model.save(tmp_path / "model")
@@ -65,7 +65,7 @@ def test_work_in_a_forked_process_is_refused_and_not_waited_for(
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_a_process_that_was_spawned_or_served_forecasts_the_same(
+def test_a_spawned_or_forkserver_process_forecasts_the_same(
     method: str, model: ls.LogSparse, hourly: pl.DataFrame, tmp_path: Path
 ) -> None:
     model.save(tmp_path / "model")
@@ -90,7 +90,7 @@ with multiprocessing.get_context("fork").Pool(1) as pool:
     ("before", "expected"),
     [
         ("pass", r"[6.0, 0.0, 1.0]"),
-        ("pl.DataFrame(frame).lazy().select(pl.col('y').sum()).collect()", "ConfigError: logsparse must not work"),
+        ("pl.DataFrame(frame).lazy().select(pl.col('y').sum()).collect()", "ConfigError: logsparse must not run"),
     ],
     ids=["nothing", "polars"],
 )

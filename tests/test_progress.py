@@ -1,4 +1,4 @@
-"""Long work speaks in plain lines where there is no terminal, and not at all when asked to be quiet."""
+"""Progress is shown in plain lines where there is no terminal, and not at all unless verbose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from logsparse import progress
 from logsparse.progress import Progress
 
 
-def test_plain_lines_tell_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_lines_show_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
     stream = io.StringIO()
     with Progress("training", 4, stream=stream) as bar:
@@ -23,7 +23,7 @@ def test_plain_lines_tell_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) ->
     assert last == "training: 4 of 4, 0m00s, done  nll 0.25"
 
 
-def test_work_that_ends_at_a_limit_tells_the_time_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_ends_at_a_limit_shows_the_time_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
     stream = io.StringIO()
     with Progress("training", 10**12, limit=90.5, stream=stream) as bar:
@@ -36,7 +36,7 @@ def test_work_that_ends_at_a_limit_tells_the_time_until_then(monkeypatch: pytest
     assert ", 0m00s left" in stream.getvalue().splitlines()[-2]
 
 
-def test_on_a_terminal_the_bar_tells_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_the_bar_shows_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
 
@@ -51,7 +51,7 @@ def test_on_a_terminal_the_bar_tells_rate_and_time_left(monkeypatch: pytest.Monk
     assert "/s, 1m30s left  nll 0.5" in stream.getvalue()
 
 
-def test_an_interruption_is_said() -> None:
+def test_an_interruption_is_reported() -> None:
     stream = io.StringIO()
     bar = Progress("training", 4, stream=stream)
     bar.step()
@@ -59,14 +59,14 @@ def test_an_interruption_is_said() -> None:
     assert "training: 1 of 4, 0m00s, stopped" in stream.getvalue()
 
 
-def test_quiet_is_quiet() -> None:
+def test_nothing_is_shown_unless_verbose() -> None:
     stream = io.StringIO()
     with Progress("training", 1, verbose=False, stream=stream) as bar:
         bar.step()
     assert stream.getvalue() == ""
 
 
-def test_a_total_that_nobody_knows_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_total_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
     stream = io.StringIO()
     with Progress("downloading", None, stream=stream) as bar:

@@ -1,4 +1,4 @@
-"""Values of a stranger's file come back as they are, or are refused by name."""
+"""Values of a saved file are returned unchanged, or refused by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logsparse.storage import UnfitError, array, entries, ids, number, numbers, text, texts, whole_number, wholes
+from logsparse.storage import (
+    InvalidContentError,
+    array,
+    entries,
+    ids,
+    number,
+    numbers,
+    text,
+    texts,
+    whole_number,
+    wholes,
+)
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
@@ -19,7 +30,7 @@ ANYTHING = st.recursive(
 
 
 @given(value=ANYTHING | st.lists(st.integers(), max_size=3) | st.lists(st.text(max_size=3), max_size=3))
-def test_whatever_comes_is_returned_as_it_is_or_refused_by_name(value: Any) -> None:
+def test_any_value_is_returned_unchanged_or_refused_by_name(value: Any) -> None:
     for check in (
         lambda: whole_number("it", value, -5, 5),
         lambda: number("it", value),
@@ -32,17 +43,17 @@ def test_whatever_comes_is_returned_as_it_is_or_refused_by_name(value: Any) -> N
     ):
         try:
             found, said = check(), ""
-        except UnfitError as error:
+        except InvalidContentError as error:
             found, said = value, str(error)
         assert found == value
         assert not said or said.startswith("it must be ")
         assert "\n" not in said
 
 
-def test_truth_values_are_no_numbers_and_long_values_are_cut() -> None:
-    with pytest.raises(UnfitError, match="it must be a whole number from 0 to 1, not True"):
+def test_booleans_are_not_numbers_and_long_values_are_shortened() -> None:
+    with pytest.raises(InvalidContentError, match="it must be a whole number from 0 to 1, not True"):
         whole_number("it", True, 0, 1)
-    with pytest.raises(UnfitError, match=r"not 'xxx.*x\.\.\.$"):
+    with pytest.raises(InvalidContentError, match=r"not 'xxx.*x\.\.\.$"):
         whole_number("it", "x" * 1_000, 0, 1)
 
 
@@ -54,5 +65,5 @@ def test_arrays_have_the_shape_and_type_that_they_must_have() -> None:
         (good.astype(np.float64), "of type float32"),
         (np.array([1, np.inf], np.float32), "without infinities"),
     ):
-        with pytest.raises(UnfitError, match=f"it must be {must}"):
+        with pytest.raises(InvalidContentError, match=f"it must be {must}"):
             array("it", bad, (2,), np.float32)

@@ -1,4 +1,4 @@
-"""Each call to the disk fails once, for every writer: the old content or the new is whole, the error clear."""
+"""Each call to the disk fails once, for every writer: the old or the new content is complete, the error clear."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def failing_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("writer", list(WRITERS))
-def test_whatever_call_to_the_disk_fails_the_old_content_or_the_new_is_whole(
+def test_if_any_call_to_the_disk_fails_the_old_or_the_new_content_is_complete(
     writer: str, failing_disk: Path, tmp_path: Path
 ) -> None:
     done = subprocess.run(
@@ -41,5 +41,5 @@ def test_whatever_call_to_the_disk_fails_the_old_content_or_the_new_is_whole(
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["wrong"] == []
-    # Failures before the switch and after it, and short writes that were completed, were all met.
+    # All kinds of failures occurred: before the switch, after it, and short writes that were completed.
     assert min(found["counts"][kind] for kind in ("old", "new", "none", "finished")) > 0, found["counts"]

@@ -1,4 +1,4 @@
-"""What test_distributed runs under torchrun: train a little, print losses; a rank may be told to die."""
+"""What test_distributed runs under torchrun: train a little, print losses; a rank can be made to die."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ with join(torch.device("cpu")) as ranks:
         windows = run.draws(run.step)
         pairs = zip(windows.series_B.tolist(), windows.values_BL.sum(1).tolist(), strict=True)
         loss = take_step()
-        # In one piece: the other rank writes to the same pipe.
+        # One write per line: the other rank writes to the same pipe.
         sys.stdout.write(f"rank {ranks.rank} step {run.step} loss {loss:.6f} windows {sorted(pairs)}\n")
         sys.stdout.flush()
         return loss
 
     run.learn = watched  # type: ignore[method-assign]
-    story = run.run()
+    history = run.run()
     if ranks.leads:
         total = sum(float(weight.detach().abs().sum()) for weight in run.network.parameters())
-        sys.stdout.write(f"end {story.best:.6f} {total:.6f}\n")
+        sys.stdout.write(f"end {history.best:.6f} {total:.6f}\n")

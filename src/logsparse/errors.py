@@ -1,4 +1,4 @@
-"""The one family of errors a user can meet. Each text states the rule, what came, and the way out."""
+"""The errors that users meet. Each message states the rule, what was given, and a hint."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import math
 from pathlib import Path
 from typing import Self
 
-# A message is read by a person: of a text longer than this, both ends are shown.
+# Longer texts are shortened to their two ends.
 _LONGEST = 1000
-_DIGITS_A_BIT = math.log10(2)
+_DIGITS_PER_BIT = math.log10(2)
 
 
 def escaped(text: str) -> str:
-    """The text on one line that a terminal can show: control characters and lone surrogates written as escapes."""
+    """Return the text as one printable line, with control characters and lone surrogates escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def shown(value: object) -> str:
-    """The repr of any value, also of one that has none, such as an integer of 5,000 digits."""
+    """Return the repr of any value, or a description if repr fails, as for an integer of 5,000 digits."""
     try:
         return repr(value)
-    except Exception:  # noqa: BLE001 - a stranger's repr may raise anything
+    except Exception:  # noqa: BLE001 - the repr of a foreign class may raise anything
         if isinstance(value, int):
-            return f"a whole number of about {round(value.bit_length() * _DIGITS_A_BIT)} digits"
+            return f"a whole number of about {round(value.bit_length() * _DIGITS_PER_BIT)} digits"
         return f"a value of type {type(value).__name__}"
 
 
 class LogsparseError(ValueError):
-    """Anything a user can mend: the command line prints it as one line and exits with code 2."""
+    """An error that the user can correct; the command line prints it as one line and exits with code 2."""
 
     def __init__(self, rule: str, *, got: str, hint: str) -> None:
         rule, got, hint = (_readable(part) for part in (rule, got, hint))
@@ -37,16 +37,16 @@ class LogsparseError(ValueError):
         self.got = got
 
     def __reduce__(self) -> tuple[object, ...]:
-        # The usual way calls the class with the finished text, which has no rule, got and hint to it.
-        return _again, (type(self), str(self)), self.__dict__ or None
+        # The default calls the class with the message, which is not what `__init__` takes.
+        return _unpickled, (type(self), str(self)), self.__dict__ or None
 
 
 class DataError(LogsparseError):
-    """The data break a rule."""
+    """The data, or a file, break a rule."""
 
     @classmethod
     def unreadable(cls, path: Path | str, reason: str, hint: str = "") -> Self:
-        """A file that cannot be data."""
+        """Return the error for a file that cannot be read as data."""
         return cls(
             "DATA must be a readable parquet, csv or feather file, or a folder of parquet files.",
             got=f"{path}: {reason}",
@@ -55,7 +55,7 @@ class DataError(LogsparseError):
 
 
 class StepUnknownError(DataError):
-    """The data do not tell their step; whoever knows it can go on."""
+    """The step cannot be inferred from the data; a caller that knows it can continue."""
 
 
 class ConfigError(LogsparseError):
@@ -63,7 +63,7 @@ class ConfigError(LogsparseError):
 
 
 class NotFittedError(LogsparseError):
-    """Something was asked of a forecaster that has not been fitted."""
+    """A method was called that needs a fitted forecaster."""
 
     def __init__(self, forecaster: object) -> None:
         name = type(forecaster).__name__
@@ -79,6 +79,6 @@ def _readable(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
 
 
-def _again(kind: type[LogsparseError], text: str) -> LogsparseError:
-    """The error as it was, on the other side of a process pool."""
+def _unpickled(kind: type[LogsparseError], text: str) -> LogsparseError:
+    """Return the error with its message unchanged."""
     return kind.__new__(kind, text)

@@ -1,12 +1,12 @@
-"""A fitted model's settings, values and tensors -> a folder that is whole at every moment -> the same again.
+"""Settings, values and tensors of a fitted model -> a folder -> the same again.
 
-    config.json           what it is: kind, format, version, settings; sizes and checksums of the other files
+    config.json           kind of model, format, version, settings; sizes and checksums of the other files
     model.safetensors     weights
-    series.json           what is known of each series
-    history.safetensors   last values of each series, NaN where missing; may be left out
+    series.json           what the model knows of each series
+    history.safetensors   last values of each series, NaN where missing; optional
 
-A save replaces all of them in one stroke (storage.py). Nothing outside the folder is touched: it may be a mount
-point, and hold other files. Nothing in it is ever run.
+A save replaces all files at once (storage.py). Nothing outside the folder is touched: it may be a mount point, and it
+may hold other files. Nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -24,22 +24,24 @@ from torch import Tensor
 
 from logsparse import __version__
 from logsparse.errors import DataError
-from logsparse.storage import SAVING, fetch, replace_files, seal, writing
-from logsparse.train.checkpoint import (
-    are_finite,
+from logsparse.storage import (
+    SAVING,
     check_document,
+    checksum,
+    fetch,
     pack_document,
-    pack_tensors,
     plain,
+    replace_files,
     unpack_object,
-    unpack_tensors,
+    writing,
 )
+from logsparse.train.checkpoint import are_finite, pack_tensors, unpack_tensors
 
 PROGRAM = "logsparse"
 FORMAT = 1
 CONFIG, WEIGHTS, SERIES, HISTORY = "config.json", "model.safetensors", "series.json", "history.safetensors"
 
-_PLAINLY: dict[type[OSError], str] = {FileNotFoundError: "no such folder", NotADirectoryError: "a file"}
+_REASONS: dict[type[OSError], str] = {FileNotFoundError: "no such folder", NotADirectoryError: "a file"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,15 +51,15 @@ class ModelFolder:
     config: dict[str, Any]
     """Settings, as plain JSON."""
     series: dict[str, Any]
-    """What is known of each series, as plain JSON; ids stand in lists, where they keep their type."""
+    """What the model knows of each series, as plain JSON; ids are in lists, where they keep their type."""
     weights: dict[str, Tensor]
     history: dict[str, Tensor] | None = None
     version: str = __version__
-    """The logsparse that wrote the folder; a save puts its own."""
+    """Version of logsparse that wrote the folder; `write` ignores it and stores the current one."""
 
 
 def is_model(path: str | Path) -> bool:
-    """Whether a logsparse model was saved there, of whatever format."""
+    """Return True if the folder holds a logsparse model of any format."""
     try:
         _marked(Path(path))
     except DataError:
@@ -66,57 +68,56 @@ def is_model(path: str | Path) -> bool:
 
 
 def read(path: str | Path, device: str | torch.device = "cpu") -> ModelFolder:
-    """The model, weights on `device` and history on the processor; or a refusal that names the file and the reason."""
+    """Read a model, with weights on `device` and history on the CPU; damage raises a DataError that names the file."""
     folder = Path(path)
     while True:
         document = _document(folder)
         try:
             return _READERS[document["format"]](folder, document, torch.device(device))
         except DataError:
-            # A save that ended meanwhile is no damage: its files are read instead.
+            # If another process has saved in the meantime, the new files are read instead.
             if _document(folder) == document:
                 raise
 
 
 def write(path: str | Path, model: ModelFolder) -> None:
-    """Save the model; an older one there is replaced in one stroke, anything else is refused."""
-    # Everything that can be wrong with the model comes to light before the disk is touched.
+    """Save a model to a new or empty folder, or over another model; any other folder raises a DataError."""
     blobs = _pack(model)
     check_replaceable(Path(path))
     replace_files(Path(path), blobs, "The model")
 
 
 def as_tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
-    """Arrays as a folder holds them."""
+    """Convert arrays to the tensors of a folder."""
     return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
 
 
 def as_arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
-    """What a folder holds, for those who do not speak torch."""
+    """Convert the tensors of a folder to arrays."""
     return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
 def _pack(model: ModelFolder) -> dict[str, bytes | None]:
     _check_weights(model.weights)
-    # On one line: a tool that changes line ends, as git may, cannot break the checksum.
+    # One line, so that a tool which changes line ends, such as git, does not break the checksum.
     series = json.dumps(plain(model.series, "The series of a model")).encode()
     blobs = {WEIGHTS: pack_tensors(model.weights), SERIES: series}
     if model.history is not None:
         blobs[HISTORY] = pack_tensors(model.history)
     content = {
-        # These three stay in every format to come: they tell an older logsparse what it meets.
+        # These three stay in all future formats, so that an older logsparse can explain why it cannot read them.
         "program": PROGRAM,
         "format": FORMAT,
         "version": __version__,
         "kind": model.kind,
         "config": plain(model.config, "The config of a model"),
-        "files": {name: seal(blob) for name, blob in blobs.items()},
+        "files": {name: checksum(blob) for name, blob in blobs.items()},
     }
     return {HISTORY: None, **blobs, CONFIG: pack_document(content)}
 
 
 def check_replaceable(folder: Path) -> None:
-    """Refuse a place where a model cannot be saved without harm to something else."""
+    """Raise a DataError if saving a model here would overwrite something else."""
     with writing("The model", folder):
         if folder.exists() and not folder.is_dir():
             raise _occupied(folder, "a file")
@@ -128,17 +129,17 @@ def check_replaceable(folder: Path) -> None:
 
 
 def _marked(folder: Path) -> dict[str, Any]:
-    """The content of config.json, if it says that it is ours; nothing else in it is believed yet."""
+    """Return the content of config.json if logsparse wrote it; nothing else in it is validated yet."""
     try:
         names = [place.name for place in folder.iterdir()]
     except OSError as error:
-        raise _no_model(folder, _PLAINLY.get(type(error), error.strerror or str(error))) from error
+        raise _no_model(folder, _REASONS.get(type(error), error.strerror or str(error))) from error
     try:
         blob = fetch(folder, CONFIG, _damaged)
     except DataError as error:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
-        reason = "a first save that never came to its end" if names == [SAVING] else f"a folder without {CONFIG}"
+        reason = "a first save that was not finished" if names == [SAVING] else f"a folder without {CONFIG}"
         raise _no_model(folder, reason) from error
     document = unpack_object(folder / CONFIG, blob, _damaged)
     if document.get("program") != PROGRAM:
@@ -147,6 +148,7 @@ def _marked(folder: Path) -> dict[str, Any]:
 
 
 def _document(folder: Path) -> dict[str, Any]:
+    """Return the content of config.json if its format is known."""
     document = _marked(folder)
     number, version = document.get("format"), document.get("version")
     if type(number) is not int or number not in _READERS:
@@ -165,7 +167,7 @@ def _read_1(folder: Path, document: dict[str, Any], device: torch.device) -> Mod
             pass
         case _:
             raise _damaged(folder / CONFIG, "values that no model has")
-    # The names come from a file that may be a stranger's: they must not lead out of the folder.
+    # The names must not lead out of the folder.
     if not {WEIGHTS, SERIES} <= files.keys() <= {WEIGHTS, SERIES, HISTORY}:
         raise _damaged(folder / CONFIG, f"a list of files that no model has: {', '.join(files) or 'none'}")
     blobs = {}
@@ -187,7 +189,7 @@ def _read_1(folder: Path, document: dict[str, Any], device: torch.device) -> Mod
     )
 
 
-# A format that has been released keeps its reader for good.
+# A released format keeps its reader.
 _READERS: dict[int, Callable[[Path, dict[str, Any], torch.device], ModelFolder]] = {1: _read_1}
 
 
@@ -197,7 +199,7 @@ def _check_weights(weights: Mapping[str, Tensor]) -> None:
             raise DataError(
                 "The weights of a model must be finite numbers.",
                 got=f"{'NaN' if tensor.isnan().any() else 'infinity'} in {name!r}",
-                hint="fit the model again, with a lower learning rate if it comes back.",
+                hint="fit the model again, with a lower learning rate if this happens again.",
             )
 
 
@@ -217,7 +219,7 @@ def _occupied(folder: Path, what: str) -> DataError:
 
 def _damaged(path: Path, reason: str) -> DataError:
     return DataError(
-        f"{path} must be a whole file of a logsparse model.",
+        f"{path} must be a complete file of a logsparse model.",
         got=reason,
-        hint="copy the folder again from where it came, or save the model again.",
+        hint="copy the folder again from its source, or save the model again.",
     )

@@ -32,9 +32,9 @@ from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
 from logsparse.model.transformer import Transformer
 from logsparse.progress import Progress
-from logsparse.storage import UnfitError, entries, require, whole_number
+from logsparse.storage import InvalidContentError, entries, require, whole_number
 from logsparse.train.batches import Draws, TrainingSet, learned_from, looks_back, windows_of
-from logsparse.train.checkpoint import alone, check_tensors, seed_folder
+from logsparse.train.checkpoint import check_tensors, lock_seeds, seed_folder
 from logsparse.train.distributed import Ranks, device_named, join
 from logsparse.train.loop import Training, TrainingHistory, best_of
 
@@ -59,7 +59,7 @@ def learned(
     try:
         config = Config.from_dict(entries("learned/config", facts["config"]))
     except ConfigError as error:  # nobody's mistake in a call: the folder is not what was saved
-        raise UnfitError("learned/config", str(error), facts["config"]) from error
+        raise InvalidContentError("learned/config", str(error), facts["config"]) from error
     known, features = SeriesIndex.from_dict(facts["known"]), Features.from_dict(facts["features"])
     story = TrainingHistory.from_dict(facts["story"])
     features.check(panel.freq)
@@ -184,7 +184,7 @@ class LogSparse(Forecaster):
         self.check()
         config, known, data = self._prepared(panel)
         network = self._network(config, len(data.features), known)
-        steps = config.train.epochs * Draws(data, config.train, seed=self.seed, ranks=Ranks()).steps_an_epoch
+        steps = config.train.epochs * Draws(data, config.train, seed=self.seed, ranks=Ranks()).steps_per_epoch
         return Plan(config, data.features.names, sum(weight.numel() for weight in network.parameters()), steps)
 
     def fine_tune(self, data: Any, *, until: When | None = None, folder: str | Path | None = None) -> Self:
@@ -243,7 +243,7 @@ class LogSparse(Forecaster):
     def _train(self, data: TrainingSet, config: Config, make: Any) -> None:
         seeds = range(self.seed, self.seed + config.train.seeds)
         # All ranks write as one: the first holds the lock.
-        with join(device_named(self.device)) as ranks, alone(self._folder if ranks.leads else None, seeds):
+        with join(device_named(self.device)) as ranks, lock_seeds(self._folder if ranks.leads else None, seeds):
 
             def run(seed: int) -> Training:
                 network = make(seed).to(ranks.device)

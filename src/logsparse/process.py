@@ -1,10 +1,10 @@
-"""What holds for the whole process: a forked copy is refused, and freed memory can be kept for the next step.
+"""Process-wide settings: refuse to run in a forked process, and keep freed memory between steps.
 
-polars and torch keep pools of threads. A fork copies the memory of the pools and none of their threads, so the first
-work that is given to a pool in the child is never done.
+polars and torch keep thread pools. A fork copies the memory of the pools but none of their threads, so that work given
+to a pool in the child never finishes.
 
-A training step allocates and frees the same tensors again and again. By default the C library gives large blocks back
-to the system at once, and the next step pays for fresh pages: up to 7 % of its time (docs/LOG.md).
+A training step allocates and frees the same tensors every time. By default the C library returns large blocks to the
+system at once, and the next step spends up to 7 % of its time on new pages (docs/LOG.md).
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from pathlib import Path
 
 from logsparse.errors import ConfigError
 
-# Linux names the threads of a process here; elsewhere only our own use of the pools is known.
+# Linux lists the threads of a process here; elsewhere only use of the pools by logsparse is known.
 _THREADS = Path("/proc/self/task")
 
 
 @dataclass
 class _Process:
     started: bool = False
-    """Whether the pools may have threads."""
+    """True if the pools may have threads."""
     lost: bool = False
-    """Whether they had some before the fork that made this process."""
+    """True if they had threads before the fork that created this process."""
 
 
 _process = _Process()
 
 
 def refuse_forked() -> None:
-    """To be called before any work of polars or torch; from then on a fork of this process is refused."""
+    """Raise a ConfigError in a forked process whose thread pools are lost. Call it before polars or torch does work."""
     if _process.lost:
         raise ConfigError(
-            "logsparse must not work in a fork of a process that has used polars or torch: their threads are lost.",
+            "logsparse must not run in a fork of a process that has used polars or torch: their threads are lost.",
             got=f"the forked process {os.getpid()}",
             hint='start processes with multiprocessing.get_context("spawn") or "forkserver".',
         )
@@ -54,10 +54,10 @@ def _in_child() -> None:
 
 
 def _polars_runs() -> bool:
-    """Whether the pool of polars was started, be it by the user's own code."""
+    """Return True if the thread pool of polars runs, even if started by the user's own code."""
     try:
         return any(re.match(r"polars-\d", (thread / "comm").read_text()) for thread in _THREADS.iterdir())
-    except OSError:  # no such folder here, or a thread that has just ended
+    except OSError:  # no such folder on this system, or a thread that has just ended
         return False
 
 
@@ -65,16 +65,16 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
     os.register_at_fork(before=_before_fork, after_in_child=_in_child)
 
 
-# Parameters of glibc's mallopt. Other C libraries have no such function, or ignore it.
+# Parameters of mallopt in glibc; other C libraries lack the function or ignore it.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-# The largest block that glibc takes from its heap, and what it keeps at the top of the heap then, if left to itself.
+# The highest values that glibc would set by itself: the largest block on the heap, and what it keeps at its top.
 _MMAP_BYTES = 32 * 2**20
 _TRIM_BYTES = 2 * _MMAP_BYTES
 
 
 @contextmanager
 def kept_memory() -> Iterator[None]:
-    """Inside, freed blocks of up to 32 MiB stay with the process; afterwards they are given back."""
+    """Keep freed blocks of up to 32 MiB inside the block; return them to the system after it."""
     library = ctypes.CDLL(None)
     if not hasattr(library, "mallopt") or not hasattr(library, "malloc_trim"):
         yield

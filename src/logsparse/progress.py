@@ -1,4 +1,4 @@
-"""Long work -> a bar with rate and time left on a terminal, a plain line now and then elsewhere."""
+"""Progress of long work -> a bar with rate and time left on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import time
 from types import TracebackType
 from typing import Self, TextIO
 
-# Elsewhere than on a terminal: a line at least this many seconds after the last.
+# Shortest time between two lines where there is no terminal.
 _SECONDS_BETWEEN_LINES = 20.0
 
 
 class Progress:
-    """`with Progress("training", 1000) as progress: progress.step(loss=0.5)`; silent where `verbose` is False.
+    """`with Progress("training", 1000) as progress: progress.step(loss=0.5)`; silent unless `verbose`.
 
-    A total of None is one that nobody knows; `limit` is the seconds from now on after which the work ends unfinished.
+    A `total` of None is unknown. `limit` is the number of seconds after which the work stops even if unfinished.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Progress:
         self.what, self.total, self.limit, self.done = what, total, limit, 0
         self.stream = sys.stderr if stream is None else stream
         self.verbose, self.on_terminal = verbose, self.stream.isatty()
-        self.began = self.spoke = time.monotonic()
+        self.began = self.reported = time.monotonic()
         self.resumed_at, self._note = 0, ""
 
     def __enter__(self) -> Self:
@@ -58,23 +58,23 @@ class Progress:
             self._line("stopped" if kind else "done")
 
     def skip_to(self, done: int) -> None:
-        """Work done in an earlier run: it counts, but not towards the rate."""
+        """Count work done in an earlier run, without counting it in the rate."""
         self.done = self.resumed_at = done
 
     def step(self, count: int = 1, **figures: float) -> None:
-        """So many more are done; the figures are shown beside them."""
+        """Count finished work, and show these figures next to it."""
         self.done += count
         self._note = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
         if not self.verbose:
             return
         if self.on_terminal:
             self._bar.update(self._task, completed=self.done, note=f"{self._pace()}  {self._note}")
-        elif time.monotonic() - self.spoke > _SECONDS_BETWEEN_LINES:
-            self.spoke = time.monotonic()
+        elif time.monotonic() - self.reported > _SECONDS_BETWEEN_LINES:
+            self.reported = time.monotonic()
             self._line(self._pace())
 
     def _pace(self) -> str:
-        """The rate, and the time left: until all is done, or until the limit."""
+        """Return the rate and the time left until the work is done or the limit is reached."""
         left = [] if self.total is None else [(self.total - self.done) / max(self._rate(), 1e-9)]
         if self.limit is not None:
             left.append(max(self.limit - (time.monotonic() - self.began), 0))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from logsparse.checks import a_path, suggest
 from logsparse.errors import ConfigError, DataError, LogsparseError
 from logsparse.forecast import Forecaster
-from logsparse.storage import UnfitError
+from logsparse.storage import InvalidContentError
 
 if TYPE_CHECKING:
     from logsparse.forecast import Forecaster
@@ -63,7 +63,7 @@ def load(path: str | Path, **changed: Any) -> Forecaster:
         raise
     except Exception as error:
         # Whatever a stranger wrote into a folder, what comes of it is a refusal.
-        reason = str(error) if isinstance(error, UnfitError) else f"{type(error).__name__}: {error}"
+        reason = str(error) if isinstance(error, InvalidContentError) else f"{type(error).__name__}: {error}"
         raise DataError(
             f"{path} must hold everything that a {written.kind} needs, as it was saved.",
             got=" ".join(reason.split())[:_LONGEST_REASON],

@@ -24,10 +24,10 @@ import logsparse as ls
 import small
 from fuzz.case import Case
 from logsparse.errors import LogsparseError
-from logsparse.storage import seal
+from logsparse.storage import checksum, pack_document
 from logsparse.train.batches import TrainingSet
-from logsparse.train.checkpoint import pack_document, pack_tensors, unpack_tensors
-from logsparse.train.loop import CHECKPOINT, Training
+from logsparse.train.checkpoint import STATE, TENSORS, pack_tensors, unpack_tensors
+from logsparse.train.loop import CHECKPOINT, METRICS, Training
 
 Rng = np.random.Generator
 Damage = Callable[[Rng, Path], tuple[str, bool]]
@@ -107,7 +107,7 @@ def checkpoint() -> tuple[Path, bytes]:
     half = _training(place)
     for _ in range(6):
         loss = half.learn()
-    half.look(loss)
+    half.validate_and_save(loss)
     return place, _finished(place)
 
 
@@ -205,8 +205,8 @@ def _files(rng: Rng, place: Path) -> tuple[str, bool]:
     path, other = _any_file(rng, place), _any_file(rng, place)
     if rng.random() < 0.5:
         path.unlink()
-        # Without a checkpoint, training starts again.
-        return f"no {path.name}", path.name == f"{CHECKPOINT}.json"
+        # Where there is no checkpoint, a training begins anew.
+        return f"no {path.name}", path.name == STATE
     blob = path.read_bytes()
     path.write_bytes(other.read_bytes())
     other.write_bytes(blob)
@@ -214,8 +214,8 @@ def _files(rng: Rng, place: Path) -> tuple[str, bool]:
 
 
 def _any_file(rng: Rng, place: Path) -> Path:
-    # The losses of a training are only for the user: nothing reads them.
-    found = sorted(path for path in place.iterdir() if path.name != "metrics.jsonl")
+    # The losses of a training are for the user: nothing reads them.
+    found = sorted(path for path in place.rglob("*") if path.is_file() and path.name != METRICS)
     return found[int(rng.integers(len(found)))]
 
 
@@ -276,7 +276,7 @@ def _edit_header(rng: Rng, place: Path) -> tuple[str, bool]:
 
 
 def _edit_state(rng: Rng, place: Path) -> tuple[str, bool]:
-    path = place / f"{CHECKPOINT}.json"
+    path = place / CHECKPOINT / STATE
     document = json.loads(path.read_bytes())
     how = _edit(rng, document, [str(rng.choice(["state", "state", "state", "tensors", "version"]))])
     path.write_bytes(_sealed(document))
@@ -284,15 +284,17 @@ def _edit_state(rng: Rng, place: Path) -> tuple[str, bool]:
 
 
 def _edit_checkpoint_tensors(rng: Rng, place: Path) -> tuple[str, bool]:
-    path = place / f"{CHECKPOINT}.json"
-    document = json.loads(path.read_bytes())
-    file = place / document["tensors"]["file"]
-    tensors = _read_tensors(file)
+    tensors = _read_tensors(place / CHECKPOINT / TENSORS)
     how = _edit_tensors(rng, tensors)
-    file.write_bytes(pack_tensors(tensors))
-    document["tensors"] |= seal(file.read_bytes())
-    path.write_bytes(_sealed(document))
+    _put_tensors(place, tensors)
     return how, True
+
+
+def _put_tensors(place: Path, tensors: dict[str, Tensor]) -> None:
+    """Replace the tensors of a checkpoint, and their checksum."""
+    path, blob = place / CHECKPOINT / STATE, pack_tensors(tensors)
+    (path.parent / TENSORS).write_bytes(blob)
+    path.write_bytes(_sealed(json.loads(path.read_bytes()) | {"tensors": checksum(blob)}))
 
 
 def _edit(rng: Rng, value: Any, start: list[str] | None = None) -> str:
@@ -372,7 +374,7 @@ def _put(place: Path, file: str, blob: bytes) -> None:
     """Replace a file of a model, and its entry."""
     (place / file).write_bytes(blob)
     document = json.loads((place / "config.json").read_bytes())
-    document["files"][file] = seal(blob)
+    document["files"][file] = checksum(blob)
     _seal_config(place, document)
 
 

@@ -26,8 +26,8 @@ from logsparse.evaluation.metrics import score
 from logsparse.forecast import Forecaster
 from logsparse.forecaster import LogSparse
 from logsparse.paper.ledger import Identity, Row, Run, best, counted, rows, run_of, trials
-from logsparse.storage import read_file, write_whole
-from logsparse.train.checkpoint import check_document, fingerprint, pack_document, unpack_object
+from logsparse.storage import check_document, pack_document, read_file, unpack_object, write_whole
+from logsparse.train.checkpoint import fingerprint
 from logsparse.train.loop import INTERRUPTED
 
 Traces = Mapping[tuple[str, str], Mapping[str, Any]]

@@ -1,1 +1,1 @@
-"""Model and windows -> trained weights: the only place that knows steps and ranks."""
+"""Network and windows -> trained weights. Only this package knows training steps and ranks."""

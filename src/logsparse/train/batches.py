@@ -1,4 +1,4 @@
-"""(Panel, Config, seed) -> the batch of any step, as a function of its number: a run can be taken up anywhere."""
+"""(Panel, Config, seed) -> the batch of any step, as a function of the step: training can resume at any step."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from logsparse.data.scale import Profile, reach
 from logsparse.data.windows import Batch, Windows
 from logsparse.train.distributed import Ranks
 
-# Enough to learn what the next step takes from this one, and what follows a break (docs/LOG.md).
-_ONE_SEES_OF = 4
+# One window in so many keeps all its lags, which is enough to learn one step ahead (docs/LOG.md).
+_UNMASKED_EVERY = 4
 
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """Windows to learn from and windows to validate with, and the features fitted on the former."""
+    """Training windows and validation windows, with features fitted on the former."""
 
     windows: Windows
     training: Candidates
     validation_windows: Windows
     validation: Candidates
     masks_future_lags: bool
-    """Whether three windows of four hide what is not known at their forecast start."""
+    """True if three windows of four hide the lags that are unknown at their forecast start."""
 
     @classmethod
     def of(cls, panel: Panel, config: Config, features: Features | None = None) -> TrainingSet:
-        """Validation windows have their horizon in the last part of each series; training windows end before it.
+        """Split a panel: validation windows have their horizon in the last part of each series.
 
-        Features are fitted here unless a network that goes on learning brings its own.
+        Training windows end before that part. `features` are fitted on the panel unless given.
         """
         panel = panel.to_last_value()
         training, validation = split(panel, config.context, config.horizon, config.train.validation_steps)
@@ -46,74 +46,76 @@ class TrainingSet:
 
     @classmethod
     def of_two(cls, training: Panel, validation: Panel, config: Config) -> TrainingSet:
-        """Every window of the one panel to learn from, every window of the other to validate with."""
+        """Take all windows of one panel for training and all windows of another for validation."""
         training, validation = training.to_last_value(), validation.to_last_value()
         features = Features.fit(training, config.features, tuple(training.covariates))
-        learn, look = (Candidates.of(panel, config.context, config.horizon) for panel in (training, validation))
-        windows = [windows_of(panel, features, config) for panel in (training, validation)]
-        return cls(windows[0], learn, windows[1], look, config.masks_future_lags)
+        panels = (training, validation)
+        candidates = [Candidates.of(panel, config.context, config.horizon) for panel in panels]
+        windows = [windows_of(panel, features, config) for panel in panels]
+        return cls(windows[0], candidates[0], windows[1], candidates[1], config.masks_future_lags)
 
     @property
     def features(self) -> Features:
-        """What the windows' features are made by."""
+        """The features of all windows."""
         return self.windows.features
 
     def validation_pairs(self, most: int) -> Pairs:
-        """So many of the windows to validate with, or all, spread evenly over them."""
+        """Return at most `most` validation windows, spread evenly over all of them."""
         count = min(most, len(self.validation))
         return self.validation.at(np.linspace(0, len(self.validation) - 1, count).astype(np.int64))
 
-    def looks(self, train: TrainConfig, ranks: Ranks) -> Iterator[Batch]:
-        """The validation windows of this rank, the same at every look."""
+    def validation_batches(self, train: TrainConfig, ranks: Ranks) -> Iterator[Batch]:
+        """Yield the validation windows of this rank, the same at every validation."""
         for pairs in epoch(self.validation_pairs(train.validation_windows), train.batch):
             if len(pairs.share(ranks.rank, ranks.count)):
                 yield self.gather(self.validation_windows, pairs, ranks)
 
     def gather(self, windows: Windows, pairs: Pairs, ranks: Ranks) -> Batch:
-        """Of a global batch, the share of this rank."""
+        """Return the share of this rank of a global batch."""
         share = pairs.share(ranks.rank, ranks.count)
         batch = windows(share.series_B, share.start_B)
         if self.masks_future_lags:
-            # The same windows are blind however many ranks share the batch.
+            # The same windows are masked however many ranks share the batch.
             first = len(pairs) * ranks.rank // ranks.count
-            batch.mask_future_lags(windows.lags, torch.arange(first, first + len(share)) % _ONE_SEES_OF > 0)
+            batch.mask_future_lags(windows.lags, torch.arange(first, first + len(share)) % _UNMASKED_EVERY > 0)
         return batch.to(ranks.device)
 
 
 class Draws:
-    """The windows of step n: drawn afresh, or from a set that is shuffled anew every epoch."""
+    """The batch of step n: fresh draws, or windows of a fixed set that is shuffled in every epoch."""
 
     def __init__(self, data: TrainingSet, train: TrainConfig, *, seed: int, ranks: Ranks) -> None:
         self.data, self.train, self.seed, self.ranks = data, train, seed, ranks
         self.sampler = Sampler(data.training, data.windows.scaling if train.weighted else None)
         self._set: Pairs | Candidates | None = None
+        self._shuffled = -1
         if train.windows is not None:
-            # Where all are alike, a set as large as all windows is all windows, each once.
+            # An unweighted set of at least as many windows as there are is all of them, each once.
             every = not train.weighted and train.windows >= len(data.training)
             rng = np.random.default_rng([seed, 0])
             self._set = data.training if every else self.sampler.draw(train.windows, rng)
 
     @property
-    def steps_an_epoch(self) -> int:
-        """Whole batches in the set, or the agreed number of fresh draws."""
+    def steps_per_epoch(self) -> int:
+        """Complete batches in the set, or the configured number of fresh draws."""
         return self.train.steps_per_epoch if self._set is None else max(1, len(self._set) // self.train.batch)
 
     def __call__(self, step: int) -> Batch:
-        """Of the global batch of this step, the share of this rank."""
+        """Return the share of this rank of the batch of this step."""
         return self.data.gather(self.data.windows, self._pairs(step), self.ranks)
 
     def _pairs(self, step: int) -> Pairs:
         if self._set is None:
             return self.sampler.draw(self.train.batch, np.random.default_rng([self.seed, 1, step]))
-        number, place = divmod(step, self.steps_an_epoch)
-        if getattr(self, "_shuffled", None) != number:
+        number, place = divmod(step, self.steps_per_epoch)
+        if self._shuffled != number:
             self._order = np.random.default_rng([self.seed, 2, number]).permutation(len(self._set))
             self._shuffled = number
         return self._set.at(self._order[place * self.train.batch : (place + 1) * self.train.batch])
 
 
 def windows_of(panel: Panel, features: Features, config: Config) -> Windows:
-    """As the settings want them."""
+    """Return the windows of a panel with the inputs that the settings ask for."""
     model = config.model
     return Windows(
         panel,
@@ -127,12 +129,12 @@ def windows_of(panel: Panel, features: Features, config: Config) -> Windows:
 
 
 def learned_from(panel: Panel, config: Config) -> Ints:
-    """Of each series, the steps before the part that `TrainingSet.of` holds back."""
+    """Return the steps per series before the part that `TrainingSet.of` keeps for validation."""
     return learned_steps(panel.to_last_value(), config.horizon, config.train.validation_steps)
 
 
 def looks_back(config: Config) -> int:
-    """Steps before a window that its inputs look at."""
+    """Return how many steps before a window its inputs reach back."""
     return reach(config.model.lags, _profiles(config), config.horizon)
 
 

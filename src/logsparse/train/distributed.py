@@ -1,7 +1,7 @@
 """The environment of torchrun -> ranks that train one network together; one process is the trivial case.
 
-The only place that knows of torch.distributed. Ranks see disjoint shares of one global batch, so that two processes
-take the same steps as one. A rank that dies closes its connections: the others end with an error, they never wait.
+The only module that uses torch.distributed. Ranks see disjoint shares of one global batch, so that two processes take
+the same steps as one. A rank that dies closes its connections, and the others end with an error instead of waiting.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from logsparse.errors import ConfigError, shown
 
-# How long a rank waits for another that is alive but says nothing, such as one still reading its data.
-_PATIENCE = timedelta(minutes=10)
+# How long a rank waits for another that is alive but silent, such as one that still reads its data.
+_TIMEOUT = timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """Which of how many processes this is."""
+    """Number of this process, number of processes, and device."""
 
     rank: int = 0
     count: int = 1
@@ -33,36 +33,36 @@ class Ranks:
 
     @property
     def leads(self) -> bool:
-        """The one that writes files and speaks."""
+        """True for the rank that writes files and reports progress."""
         return self.rank == 0
 
     def share(self, network: nn.Module) -> nn.Module:
-        """The network with gradients averaged over the ranks."""
+        """Return the network with its gradients averaged over the ranks."""
         if self.count == 1:
             return network
         devices = [self.device.index] if self.device.type == "cuda" else None
         return DistributedDataParallel(network, device_ids=devices)
 
     def total(self, value: Tensor) -> Tensor:
-        """The sum over all ranks, without a gradient."""
+        """Return the sum over all ranks, without a gradient."""
         if self.count > 1:
             value = value.detach().clone()
             dist.all_reduce(value)
         return value
 
-    def agree(self, wish: bool) -> bool:
-        """Whether any rank wishes it: all get the same answer."""
-        return bool(self.total(torch.tensor(float(wish), device=self.device)).item())
+    def any(self, flag: bool) -> bool:
+        """Return True on all ranks if the flag is True on any."""
+        return bool(self.total(torch.tensor(float(flag), device=self.device)).item())
 
     def wait(self) -> None:
-        """Until all ranks are here."""
+        """Wait until all ranks arrive here."""
         if self.count > 1:
             dist.barrier()
 
 
 @contextmanager
 def join(device: torch.device) -> Iterator[Ranks]:
-    """Under torchrun: one of its ranks, for the time of the block. Otherwise: alone."""
+    """Join the ranks of torchrun for the duration of the block; without torchrun there is one rank."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
         yield Ranks(device=device)
@@ -70,13 +70,13 @@ def join(device: torch.device) -> Iterator[Ranks]:
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
-    store, rank, count = next(dist.rendezvous("env://", timeout=_PATIENCE))  # type: ignore[attr-defined]
-    # A restarted group meets in the store of the one before it, where the dead have left their addresses.
+    store, rank, count = next(dist.rendezvous("env://", timeout=_TIMEOUT))  # type: ignore[attr-defined]
+    # A restarted group shares the store of the group before it, which holds the addresses of dead ranks.
     store = dist.PrefixStore(  # type: ignore[attr-defined]
-        f"life-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store
+        f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store
     )
     backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=_PATIENCE)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=_TIMEOUT)
     try:
         yield Ranks(rank, count, device)
     finally:
@@ -84,12 +84,12 @@ def join(device: torch.device) -> Iterator[Ranks]:
 
 
 def device_named(name: str) -> torch.device:
-    """The device a user means; `auto` is the best there is."""
+    """Return the device of this name; `auto` is a GPU if there is one."""
     if isinstance(name, str) and name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device).tolist()  # "meta" makes tensors too, but they hold nothing
+        torch.zeros(1, device=device).tolist()  # fails on "meta", whose tensors hold no values
     except (RuntimeError, AssertionError, TypeError, ValueError, OverflowError) as error:
         usable = "'auto', 'cpu' or 'cuda'" if torch.cuda.is_available() else "'auto' or 'cpu'"
         raise ConfigError(

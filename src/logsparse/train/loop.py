@@ -7,9 +7,9 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, Self
@@ -24,93 +24,63 @@ from logsparse.errors import LogsparseError
 from logsparse.model.network import Network
 from logsparse.process import kept_memory
 from logsparse.progress import Progress
-from logsparse.storage import UnfitError, a_list, entries, number, text, write_whole
+from logsparse.storage import InvalidContentError, whole_number, write_whole
 from logsparse.train.batches import Draws, TrainingSet
-from logsparse.train.checkpoint import checked_parts, damaged, differences, exists, identity, load, save, under
+from logsparse.train.checkpoint import STATE, check_tensors, damaged, differences, exists, identity, load, save
 from logsparse.train.distributed import Ranks
 from logsparse.train.optim import (
+    SCHEDULES,
     EarlyStopping,
     WeightAverage,
     clip_gradients,
     optimiser,
+    optimiser_layout,
     optimiser_state,
     progress_of,
     restore_optimiser,
-    schedule,
     set_rate,
 )
 
+# B windows, L positions of a window
+
+CHECKPOINT, METRICS = "checkpoint", "metrics.jsonl"
+INTERRUPTED = "interrupted"
+_FORMER_CHECKPOINT = "training.json"
+_ROW = ("step", "seconds", "nll", "validation_nll")
+_WORST = float(np.finfo(np.float32).max)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# Whoever has set a handler of their own keeps it, and a process that ignores Ctrl-C goes on ignoring it.
+# Handlers that may be replaced: a handler of the caller stays, and so does an ignored signal.
 _USUAL = (signal.SIG_DFL, signal.default_int_handler)
 
 
-@dataclass
-class Wish:
-    """Whether a stop was asked for."""
-
-    stop: bool = False
-
-
-@contextmanager
-def asked_to_stop(*, heed: bool = True) -> Iterator[Wish]:
-    """Inside, the first signal ends no step in its middle; the second one is a KeyboardInterrupt at once.
-
-    Python gives signals to its main thread only: in any other, and without `heed`, they do as usual.
-    """
-    wish = Wish()
-
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        if wish.stop:
-            raise KeyboardInterrupt
-        wish.stop = True
-
-    heed = heed and threading.current_thread() is threading.main_thread()
-    taken = {number: was for number in _SIGNALS if heed and (was := signal.getsignal(number)) in _USUAL}
-    try:
-        for number in taken:
-            signal.signal(number, ask)
-        yield wish
-    finally:
-        for number, was in taken.items():
-            signal.signal(number, was)
-
-
-# B windows, L positions, P parameters of the likelihood
-
-CHECKPOINT = "training"
-INTERRUPTED = "interrupted"
-_ROW = ("step", "seconds", "nll", "validation_nll")
-_WORST = float(np.finfo(np.float32).max)
-
-
 class TrainingError(LogsparseError):
-    """Training cannot go on; the last good checkpoint is kept."""
+    """Training cannot continue; the last good checkpoint is kept."""
 
 
 @dataclass
 class TrainingHistory:
-    """What happened: one row for each look at the validation windows."""
+    """Course of a training, with one row per validation."""
 
     rows: list[dict[str, float]] = field(default_factory=list)
     seconds: float = 0.0
     best: float | None = None
-    ended: str = "all steps taken"
+    """Lowest validation loss."""
+    ended: str = "not ended"
+    """Why training ended."""
 
     @classmethod
     def from_dict(cls, facts: Any) -> Self:
-        """What `asdict` gave, or what a stranger made of it."""
-        entries("story", facts, "rows", "seconds", "best", "ended")
-        rows = [
-            {name: number(f"story/rows/{name}", value) for name, value in entries("story/rows", row, *_ROW).items()}
-            for row in a_list("story/rows", facts["rows"])
-        ]
-        best = None if facts["best"] is None else number("story/best", facts["best"])
-        return cls(rows, number("story/seconds", facts["seconds"], 0), best, text("story/ended", facts["ended"]))
+        """Return what `asdict` was given; any other value raises a KeyError, TypeError, ValueError or OverflowError."""
+        return cls(
+            rows=[{name: float(row[name]) for name in _ROW} for row in facts["rows"]],
+            seconds=float(facts["seconds"]),
+            best=None if facts["best"] is None else float(facts["best"]),
+            ended=str(facts["ended"]),
+        )
 
 
 class Training:
-    """One run of one seed. Whatever a step draws is keyed by (seed, step), so that it can be taken up anywhere."""
+    """The training of one seed. All random draws are keyed by (seed, step), so that it can resume at any step."""
 
     def __init__(
         self,
@@ -127,172 +97,205 @@ class Training:
         self.folder, self.ranks, self.verbose = folder, ranks or Ranks(), verbose
         self.forward = self.ranks.share(network)
         self.draws = Draws(data, train, seed=seed, ranks=self.ranks)
-        self.optim = optimiser(train.optimiser, network, lr=train.lr, weight_decay=_decay(train), clip=train.clip)
+        self.optim = optimiser(train.optimiser, network, lr=train.lr, weight_decay=train.weight_decay, clip=train.clip)
         self.average = WeightAverage(network, train.average) if train.average else None
         self.best = _copy(network)
         self.history, self.step = TrainingHistory(), 0
-        epoch = self.draws.steps_an_epoch
+        epoch = self.draws.steps_per_epoch
         self.steps, self.validate_every = train.epochs * epoch, min(train.validate_every, epoch)
-        self.stopping = EarlyStopping((train.patience or train.epochs) * -(-epoch // self.validate_every))
+        self.stopping = EarlyStopping((train.patience or train.epochs) * math.ceil(epoch / self.validate_every))
         self.identity = identity(network, data, train, seed) if folder else {}
-        if folder and exists(folder, name=CHECKPOINT):
+        if folder:
             self._resume(folder)
 
     def run(self) -> TrainingHistory:
-        """Next batch, loss, backward, clip, step; now and then look, keep the best, save."""
-        began, every = time.monotonic() - self.history.seconds, self.validate_every
-        minutes, told = self.train.minutes, self.verbose and self.ranks.leads
-        limit = None if minutes is None else 60 * minutes - self.history.seconds
-        title = f"training, seed {self.seed}"
-        # Ranks must stop at the same step, so one alone is not asked.
+        """Train until a reason to stop; leave the best weights in the network."""
+        began, first, loss = time.monotonic() - self.history.seconds, self.step, math.nan
         with (
             kept_memory(),
-            asked_to_stop(heed=self.ranks.count == 1) as wish,
-            Progress(title, self.steps, limit=limit, verbose=told) as progress,
+            # Ranks must stop at the same step, so a signal to one of several is not handled.
+            stop_on_signals(enabled=self.ranks.count == 1) as request,
+            self._progress() as progress,
         ):
-            progress.skip_to(self.step)
-            looked_at = self.step
             try:
-                while self.step < self.steps and not self.stopping.stop:
+                while True:
                     self.history.seconds = time.monotonic() - began
-                    if wish.stop:
-                        self.history.ended = INTERRUPTED
-                        break
-                    # However few the minutes, one step makes a model.
-                    if self.step and self.ranks.agree(self._share_of_time() >= 1):
-                        self.history.ended = f"{self.train.minutes:g} minutes are over"
+                    if reason := self._reason_to_stop(requested=request.stop):
                         break
                     loss = self.learn()
-                    if self.step % every == 0:
-                        self.look(loss)
+                    if self.step % self.validate_every == 0:
+                        self.validate_and_save(loss)
                     progress.step(1, nll=loss, **self._best())
             except KeyboardInterrupt:
-                self.history.ended = INTERRUPTED
-            if self.step % every and self.step > looked_at:
-                self.look(loss)
+                reason = INTERRUPTED
+            if self.step > first and self.step % self.validate_every:
+                self.validate_and_save(loss)
                 progress.step(0, nll=loss, **self._best())
-            elif self.folder and self.ranks.leads and self.step > looked_at:
-                self._save(self.folder)  # the last look's checkpoint does not know that the time is over
-        if self.stopping.stop and self.step < self.steps:
-            self.history.ended = f"no better for {self.stopping.patience} looks"
-        self.history.seconds = time.monotonic() - began
+            elif self.step > first:
+                self._save()  # the checkpoint of the last validation lacks the time since then
+        self.history.ended, self.history.seconds = reason, time.monotonic() - began
         self.network.load_state_dict(self.best)
         return self.history
 
     def learn(self) -> float:
-        """One step; the loss is the mean over the observed targets of all ranks."""
+        """Take one step; return its loss, the mean over the observed targets of all ranks."""
         generator = Generator(self.ranks.device).manual_seed(_key(self.seed, self.step, self.ranks.rank))
         with torch.autocast(self.ranks.device.type, torch.bfloat16, enabled=self.train.precision == "bfloat16"):
             total, count = nll_sum(self.forward, self.network, self.draws(self.step), self.train.loss_on, generator)
         everywhere = self.ranks.total(count).clamp(min=1)
         self.optim.zero_grad()
-        # DistributedDataParallel takes the mean over ranks: times their number it is the sum again.
+        # DistributedDataParallel averages gradients over the ranks; times their number, the average is the sum.
         torch.autograd.backward(total * self.ranks.count / everywhere)
-        # BERTAdam clips each tensor itself: clipped together first, no tensor would ever reach that limit.
+        # BertAdam clips per tensor, which would have no effect after clipping all tensors together.
         limit = math.inf if self.train.optimiser == "bertadam" else self.train.clip
         norm = clip_gradients(self.network.parameters(), limit)
         loss = float(self.ranks.total(total.detach()) / everywhere)
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            self._stop_at(loss, norm)
+            self._raise_not_finite(loss, norm)
         share = max(progress_of(self.step, self.steps), self._share_of_time())
-        set_rate(self.optim, self.train.lr * schedule(self.train.schedule)(min(share, 1.0)))
+        set_rate(self.optim, self.train.lr * SCHEDULES[self.train.schedule](min(share, 1.0)))
         self.optim.step()
         if self.average:
             self.average.update()
         self.step += 1
         return loss
 
-    def look(self, loss: float) -> None:
-        """Validate, keep the weights if they are the best so far, write a row and a checkpoint."""
+    def validate_and_save(self, loss: float) -> None:
+        """Validate, keep the weights if they are the best so far, add a row to the history, save a checkpoint."""
         with self.average.swapped_in() if self.average else nullcontext():
             validation = self.validate()
             if self.stopping.update(validation):
                 self.best, self.history.best = _copy(self.network), validation
         row = {"step": self.step, "seconds": round(self.history.seconds, 1), "nll": loss, "validation_nll": validation}
         self.history.rows.append(row)
-        if self.folder and self.ranks.leads:
-            self._save(self.folder)
+        self._save()
         self.ranks.wait()
 
     @torch.no_grad()
     def validate(self) -> float:
-        """Mean negative log-likelihood of the horizon over the validation windows."""
+        """Return the mean negative log-likelihood of the horizon over the validation windows."""
         sums = torch.zeros(2, dtype=torch.float64, device=self.ranks.device)
-        for batch in self.data.looks(self.train, self.ranks):
+        for batch in self.data.validation_batches(self.train, self.ranks):
             total, count = nll_sum(self.network, self.network, batch, "horizon")
             sums += torch.stack((total, count)).double()
         total, count = self.ranks.total(sums)
         mean = float(total / count.clamp(min=1))
-        # An outlier among the validation windows can be beyond all numbers: that is bad, but no reason to stop.
+        # An outlier among the validation windows can overflow; this does not stop the training.
         return mean if math.isfinite(mean) else _WORST
 
-    def _best(self) -> dict[str, float]:
-        return {} if self.history.best is None else {"best": self.history.best}
+    def _reason_to_stop(self, *, requested: bool) -> str | None:
+        if self.step >= self.steps:
+            return "all steps taken"
+        if self.stopping.stop:
+            return f"no improvement in {self.stopping.patience} validations"
+        if requested:
+            return INTERRUPTED
+        # At least one step is taken, however short the time.
+        if self.step and self.ranks.any(self._share_of_time() >= 1):
+            return f"{self.train.minutes:g} minutes are over"
+        return None
 
     def _share_of_time(self) -> float:
         return 0.0 if self.train.minutes is None else self.history.seconds / (60 * self.train.minutes)
 
-    def _stop_at(self, loss: float, norm: float) -> NoReturn:
-        where = f"; the checkpoint of the last look is in {self.folder}" if self.folder and self.history.rows else ""
+    def _progress(self) -> Progress:
+        limit = None if self.train.minutes is None else 60 * self.train.minutes - self.history.seconds
+        verbose = self.verbose and self.ranks.leads
+        progress = Progress(f"training, seed {self.seed}", self.steps, limit=limit, verbose=verbose)
+        progress.skip_to(self.step)
+        return progress
+
+    def _best(self) -> dict[str, float]:
+        return {} if self.history.best is None else {"best": self.history.best}
+
+    def _raise_not_finite(self, loss: float, norm: float) -> NoReturn:
+        saved = f"; the last checkpoint is in {self.folder}" if self.folder and self.history.rows else ""
         raise TrainingError(
             "The loss and its gradients must stay finite.",
-            got=f"a loss of {loss:g} with gradients of norm {norm:g} at step {self.step}{where}",
+            got=f"a loss of {loss:g} with gradients of norm {norm:g} at step {self.step}{saved}",
             hint="lower train.lr, or look for extreme values in the data.",
         )
 
-    def _save(self, folder: Path) -> None:
-        moments, settings = optimiser_state(self.optim)
-        averaged, counts = self.average.state() if self.average else ({}, {})
-        tensors = {
-            **under("weights", self.network.state_dict()),
-            **under("best", self.best),
-            **under("optimiser", moments),
-            **under("average", averaged),
+    def _parts(self) -> dict[str, Mapping[str, Tensor]]:
+        """Return all tensors of a checkpoint by part; the rest of its state follows from step and history."""
+        return {
+            "weights": self.network.state_dict(),
+            "best": self.best,
+            "average": self.average.average if self.average else {},
+            "optimiser": optimiser_state(self.optim),
         }
-        _, stopping = self.stopping.state()
-        state = {"step": self.step, **self.identity, "story": asdict(self.history)}
-        save(
-            folder, tensors, {**state, "optimiser": settings, "average": counts, "stopping": stopping}, name=CHECKPOINT
-        )
+
+    def _save(self) -> None:
+        if self.folder is None or not self.ranks.leads:
+            return
+        tensors = {f"{part}/{name}": tensor for part, named in self._parts().items() for name, tensor in named.items()}
+        save(self.folder / CHECKPOINT, tensors, {**self.identity, "step": self.step, "history": asdict(self.history)})
         lines = (json.dumps({"seed": self.seed, **row}) + "\n" for row in self.history.rows)
-        write_whole(folder / "metrics.jsonl", "".join(lines).encode(), "The losses of a training")
+        write_whole(self.folder / METRICS, "".join(lines).encode(), "The losses of a training")
 
     def _resume(self, folder: Path) -> None:
-        checkpoint = load(folder, name=CHECKPOINT)
-        state = checkpoint.state
-        if changed := differences(state, self.identity):
-            limit = " (minutes are --minutes of fit, --budget of reproduce)" if "minutes" in str(changed) else ""
+        """Continue from the checkpoint in the folder, if there is one."""
+        if (folder / _FORMER_CHECKPOINT).exists():
             raise TrainingError(
-                "A run is resumed with the data and settings it was started with.",
-                got=f"{', '.join(changed)} in {folder}",
-                hint=f"give them as they were{limit}, or remove the folder to begin anew.",
+                "A training is resumed by the version of logsparse that can read its checkpoint.",
+                got=f"a checkpoint of version 0.1.0 in {folder}",
+                hint="finish it with logsparse 0.1.0, or remove the folder to start again.",
             )
+        if not exists(folder / CHECKPOINT):
+            return
+        checkpoint = load(folder / CHECKPOINT)
         try:
-            parts = checked_parts(checkpoint, self.network, self.optim, self.average, self.stopping, self.steps)
-            story = TrainingHistory.from_dict(state["story"])
-        except UnfitError as error:
-            raise damaged(folder / f"{CHECKPOINT}.json", str(error)) from error
+            if changed := differences(checkpoint.state, self.identity):
+                self._raise_changed(folder, changed)
+            self._restore(checkpoint.tensors, checkpoint.state)
+        except LogsparseError:
+            raise
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            reason = str(error) if isinstance(error, InvalidContentError) else repr(error)
+            raise damaged(folder / CHECKPOINT / STATE, reason) from error
+
+    def _raise_changed(self, folder: Path, changed: Sequence[str]) -> NoReturn:
+        limit = " (minutes are --minutes of fit, --budget of reproduce)" if "minutes" in str(changed) else ""
+        raise TrainingError(
+            "A training is resumed with the data and settings it was started with.",
+            got=f"{', '.join(changed)} in {folder}",
+            hint=f"use those it was started with{limit}, or remove the folder to start again.",
+        )
+
+    def _restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        """Take over a checkpoint after all of it is validated."""
+        step = whole_number("step", state["step"], 1, self.steps)
+        history = TrainingHistory.from_dict(state["history"])
+        needed = self._parts()
+        parts: dict[str, dict[str, Tensor]] = {part: {} for part in needed}
+        for name, tensor in tensors.items():
+            part, _, rest = name.partition("/")
+            parts[part][rest] = tensor
+        needed["optimiser"] = optimiser_layout(self.optim, parts["optimiser"])
+        for part, layout in needed.items():
+            check_tensors(layout, parts[part], part)
         self.network.load_state_dict(parts["weights"])
         self.best = parts["best"]
-        restore_optimiser(self.optim, (parts["optimiser"], state["optimiser"]))
+        restore_optimiser(self.optim, parts["optimiser"])
         if self.average:
-            self.average.restore((parts["average"], state["average"]))
-        self.stopping.restore(({}, state["stopping"]))
-        self.step, self.history = state["step"], replace(story, ended=TrainingHistory.ended)
+            self.average.restore(parts["average"], updates=step)
+        for row in history.rows:
+            self.stopping.update(row["validation_nll"])
+        self.step, self.history = step, history
 
 
 def best_of(make: Callable[[int], Training], seeds: Sequence[int]) -> Training:
-    """One run for each seed; the one with the lowest validation loss, with its best weights in its network.
+    """Train one network per seed; return the training with the lowest validation loss.
 
-    An interrupted seed is the last: its best weights so far take part, those of later seeds do not exist.
+    An interrupted training is the last one, and takes part with its best weights so far.
     """
     best: Training | None = None
     for seed in seeds:
         run = make(seed)
-        story = run.run()
-        if best is None or _worth(story) < _worth(best.history):
+        history = run.run()
+        if best is None or _best_loss(history) < _best_loss(best.history):
             best = run
-        if story.ended == INTERRUPTED:
+        if history.ended == INTERRUPTED:
             break
     assert best is not None, "seeds must not be empty"
     return best
@@ -301,9 +304,9 @@ def best_of(make: Callable[[int], Training], seeds: Sequence[int]) -> Training:
 def nll_sum(
     forward: nn.Module, network: Network, batch: Batch, loss_on: str, generator: Generator | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Negative log-likelihood summed over the observed targets, and their number, weighted as `loss_on` says.
+    """Return the sum of the negative log-likelihood over the observed targets, and their number.
 
-    `forward` is the network itself, or the network as ranks share it: whatever has weights is behind it.
+    Both are weighted as `loss_on` says. `forward` is the network itself, or the network as the ranks share it.
     """
     begin = batch.context if loss_on == "horizon" else 0
     log_density_BL = network.log_density(forward(batch, generator), batch, begin)
@@ -315,16 +318,43 @@ def nll_sum(
     return -log_density_BL.sum(), counted_BL.sum()
 
 
-def _worth(story: TrainingHistory) -> float:
-    return math.inf if story.best is None else story.best
+@dataclass
+class StopRequest:
+    """Set to True by the first signal."""
+
+    stop: bool = False
 
 
-def _decay(train: TrainConfig) -> float | None:
-    return None if train.optimiser == "adam" else train.weight_decay
+@contextmanager
+def stop_on_signals(*, enabled: bool = True) -> Iterator[StopRequest]:
+    """Inside the block, turn the first SIGINT or SIGTERM into a request and the second into a KeyboardInterrupt.
+
+    Outside the main thread, to which Python delivers signals, and unless `enabled`, signals are not handled.
+    """
+    request = StopRequest()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        if request.stop:
+            raise KeyboardInterrupt
+        request.stop = True
+
+    enabled = enabled and threading.current_thread() is threading.main_thread()
+    replaced = {number: was for number in _SIGNALS if enabled and (was := signal.getsignal(number)) in _USUAL}
+    try:
+        for number in replaced:
+            signal.signal(number, handle)
+        yield request
+    finally:
+        for number, was in replaced.items():
+            signal.signal(number, was)
+
+
+def _best_loss(history: TrainingHistory) -> float:
+    return math.inf if history.best is None else history.best
 
 
 def _key(*numbers: int) -> int:
-    """Some numbers -> the seed of a generator."""
+    """Return the seed of a torch generator for these numbers."""
     return int(np.random.default_rng(numbers).integers(2**62))
 
 

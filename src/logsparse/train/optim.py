@@ -1,7 +1,6 @@
 """Gradients -> weights: optimisers, schedules, clipping, early stopping, and the moving average of the weights.
 
-Whatever has a memory gives it as (tensors, JSON values) and takes it back bit for bit, so that a checkpoint
-needs no pickle.
+The state of an optimiser and of an average is a dict of tensors that restores it bit for bit, without pickle.
 """
 
 from __future__ import annotations
@@ -14,24 +13,18 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from logsparse.errors import ConfigError, DataError
-
-State = tuple[dict[str, Tensor], dict[str, Any]]
 Schedule = Callable[[float], float]
-OPTIMISERS = ("adam", "adamw", "bertadam")
 
 
 class BertAdam(torch.optim.Optimizer):
-    """Adam without bias correction, gradients clipped tensor by tensor, weight decay beside the gradient."""
+    """Adam without bias correction, with gradients clipped per tensor and decoupled weight decay."""
 
     def __init__(self, groups: Iterable[dict[str, Any]], lr: float, clip: float) -> None:
         super().__init__(groups, {"lr": lr, "betas": (0.9, 0.999), "eps": 1e-6, "clip": clip, "weight_decay": 0.0})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        if closure is not None:
-            raise TypeError("BertAdam takes no closure: compute the gradients before the step.")
-        # Lists of tensors instead of one after the other: a thousand small calls took a hundredth of a step.
+    def step(self) -> None:  # type: ignore[override]
+        # Operations on lists of tensors replace about a thousand small calls, which took 1 % of a training step.
         for group in self.param_groups:
             beta1, beta2 = group["betas"]
             weights = [weight for weight in group["params"] if weight.grad is not None]
@@ -43,7 +36,7 @@ class BertAdam(torch.optim.Optimizer):
                     self.state[weight]["exp_avg_sq"] = torch.zeros_like(weight)
             means, squares = ([self.state[weight][key] for weight in weights] for key in ("exp_avg", "exp_avg_sq"))
             gradients = [cast("Tensor", weight.grad) for weight in weights]
-            # A clamped ratio instead of a branch on the norm: a GPU need not be waited for.
+            # A clamped ratio instead of a branch on the norm avoids waiting for a GPU.
             norms = torch._foreach_add(torch._foreach_norm(gradients), 1e-12)
             clipped = torch._foreach_mul(gradients, [(group["clip"] / norm).clamp(max=1.0) for norm in norms])
             torch._foreach_lerp_(means, clipped, 1 - beta1)
@@ -57,24 +50,14 @@ class BertAdam(torch.optim.Optimizer):
 
 
 def optimiser(
-    name: str, model: nn.Module, *, lr: float, weight_decay: float | None = None, clip: float = 1.0
+    name: str, model: nn.Module, *, lr: float, weight_decay: float = 0.01, clip: float = 1.0
 ) -> torch.optim.Optimizer:
-    """The optimiser of this name over the model's trainable weights.
+    """Return the optimiser of this name over the trainable weights of a model.
 
-    Weight decay (0.01 unless given) spares biases and norms: the tensors of fewer than two dimensions. `clip` is the
-    largest norm of a tensor's gradient in bertadam; the others leave clipping to `clip_gradients`.
+    Weight decay applies to tensors of two or more dimensions, hence not to biases and norms; adam has none. `clip`
+    bounds the gradient norm per tensor in bertadam; the others leave clipping to `clip_gradients`.
     """
-    if name not in OPTIMISERS:
-        raise ConfigError(
-            "The optimiser must be a known one.",
-            got=f'"{name}"',
-            hint=f"choose one of {', '.join(OPTIMISERS)}.",
-        )
-    if name == "adam" and weight_decay:
-        raise ConfigError(
-            "Adam goes without weight decay.", got=f"weight_decay={weight_decay:g}", hint='choose "adamw".'
-        )
-    decay = 0.0 if name == "adam" else 0.01 if weight_decay is None else weight_decay
+    decay = 0.0 if name == "adam" else weight_decay
     named = [(key, weight) for key, weight in model.named_parameters() if weight.requires_grad]
     groups = [
         {"params": [pair for pair in named if pair[1].ndim >= 2], "weight_decay": decay},
@@ -87,59 +70,58 @@ def optimiser(
     return kind(groups, lr=lr, fused=True)
 
 
-def optimiser_state(optim: torch.optim.Optimizer) -> State:
-    """Copies of the moments, named "<weight>.<moment>", and the settings of each group."""
-    packed = optim.state_dict()
-    names = _weight_names(packed["param_groups"])
-    tensors = {
-        f"{names[index]}.{key}": value.clone()
-        for index, memory in packed["state"].items()
-        for key, value in memory.items()
+def optimiser_state(optim: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return the moments themselves, not copies, named "<weight>.<moment>"."""
+    return {
+        f"{name}.{moment}": tensor
+        for name, weight in _named_weights(optim)
+        for moment, tensor in optim.state.get(weight, {}).items()
     }
-    groups = [{**group, "betas": list(group["betas"])} for group in packed["param_groups"]]
-    return tensors, {"kind": type(optim).__name__, "groups": groups}
 
 
-def restore_optimiser(optim: torch.optim.Optimizer, state: State) -> None:
-    """Put an exported memory back; it must come from the same optimiser over the same weights."""
-    tensors, values = state
-    names = _weight_names(optim.param_groups)
-    weights = dict(zip(names, (weight for group in optim.param_groups for weight in group["params"]), strict=True))
+def optimiser_layout(optim: torch.optim.Optimizer, names: Iterable[str]) -> dict[str, Tensor]:
+    """Return tensors with the names, shapes and types that a state with these names must have.
+
+    A weight has all moments of its optimiser, or none if it never had a gradient.
+    """
+    moments = {"exp_avg", "exp_avg_sq"} | (set() if isinstance(optim, BertAdam) else {"step"})
+    count, given = torch.empty(()), set(names)
+    return {
+        f"{name}.{moment}": count if moment == "step" else weight.detach()
+        for name, weight in _named_weights(optim)
+        if f"{name}.exp_avg" in given
+        for moment in sorted(moments)
+    }
+
+
+def restore_optimiser(optim: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Set the moments to those of `optimiser_state`; the settings stay those of this optimiser."""
     memory: dict[int, dict[str, Tensor]] = {}
-    same = values["kind"] == type(optim).__name__ and _weight_names(values["groups"]) == names
+    numbers = {name: number for number, (name, _) in enumerate(_named_weights(optim))}
     for key, tensor in tensors.items():
         name, moment = key.rsplit(".", 1)
-        # A step count has no dimensions; every other moment has the shape of its weight.
-        same = same and name in weights and (tensor.ndim == 0 or tensor.shape == weights[name].shape)
-        if not same:
-            break
-        memory.setdefault(names.index(name), {})[moment] = tensor.clone()
-    if not same:
-        raise DataError(
-            f"A saved optimiser must be a {type(optim).__name__} over the weights of this model.",
-            got=f"a {values['kind']} over other names or shapes",
-            hint="resume with the settings the run was started with.",
-        )
-    groups = [{**group, "betas": tuple(group["betas"])} for group in values["groups"]]
-    optim.load_state_dict({"state": memory, "param_groups": groups})
+        memory.setdefault(numbers[name], {})[moment] = tensor.clone()
+    optim.load_state_dict({"state": memory, "param_groups": optim.state_dict()["param_groups"]})
 
 
-def _weight_names(groups: Iterable[Mapping[str, Any]]) -> list[str]:
-    return [name for group in groups for name in group["param_names"]]
+def _named_weights(optim: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
+    for group in optim.param_groups:
+        yield from zip(group["param_names"], group["params"], strict=True)
 
 
-def constant(progress: float) -> float:  # noqa: ARG001 - a schedule is any function of progress
+def constant(progress: float) -> float:  # noqa: ARG001 - a schedule is a function of progress
+    """Return 1."""
     return 1.0
 
 
 def warmup_decay(progress: float, warmup: float = 0.1) -> float:
-    """Straight up over the first `warmup` of the run, then straight down to 0 at its end, without a jump."""
+    """Rise linearly from 0 to 1 over the first `warmup` of the run, then fall linearly to 0 at its end."""
     up = progress / warmup if warmup > 0 else 1.0
     return max(0.0, min(up, (1 - progress) / (1 - warmup)))
 
 
 def one_cycle(progress: float, warmup: float = 0.3, first: float = 0.04, last: float = 4e-6) -> float:
-    """Half a cosine up from `first` to 1 over the first `warmup` of the run, then one down to `last`."""
+    """Rise along half a cosine from `first` to 1 over the first `warmup` of the run, then fall along one to `last`."""
     if progress < warmup:
         start, end, way = first, 1.0, progress / warmup
     else:
@@ -148,33 +130,24 @@ def one_cycle(progress: float, warmup: float = 0.3, first: float = 0.04, last: f
 
 
 SCHEDULES: dict[str, Schedule] = {"constant": constant, "warmup-decay": warmup_decay, "one-cycle": one_cycle}
-
-
-def schedule(name: str) -> Schedule:
-    """Progress of the run (0 to 1) -> factor of the learning rate."""
-    if name not in SCHEDULES:
-        raise ConfigError(
-            "The schedule must be a known one.",
-            got=f'"{name}"',
-            hint=f"choose one of {', '.join(SCHEDULES)}.",
-        )
-    return SCHEDULES[name]
+"""Progress of the run (0 to 1) -> factor of the learning rate."""
 
 
 def progress_of(step: int, total: int) -> float:
-    """The middle of step `step` (from 0) of `total`: neither the first nor the last is wasted at rate 0."""
+    """Return the middle of step `step` (from 0) of `total`, so that neither the first nor the last has rate 0."""
     return (step + 0.5) / total
 
 
 def set_rate(optim: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of all groups."""
     for group in optim.param_groups:
         group["lr"] = rate
 
 
 def clip_gradients(weights: Iterable[Tensor], limit: float) -> float:
-    """Scale all gradients together to a norm of at most `limit`; the norm before is returned.
+    """Scale all gradients together to a norm of at most `limit`; return the norm before.
 
-    A norm that is not finite leaves the gradients alone: the loop sees it and stops with the weights intact.
+    Gradients whose norm is not finite are left as they are; the loop then stops before the weights change.
     """
     gradients = [weight.grad for weight in weights if weight.grad is not None]
     norm = float(nn.utils.get_total_norm(gradients))
@@ -184,70 +157,51 @@ def clip_gradients(weights: Iterable[Tensor], limit: float) -> float:
 
 
 class EarlyStopping:
-    """Says when a loss has not improved for `patience` looks; the lowest value and its look are kept."""
+    """Stops when the validation loss has not improved in `patience` validations."""
 
     def __init__(self, patience: int) -> None:
-        if patience < 1:
-            raise ConfigError(
-                "The patience of early stopping must be at least 1.",
-                got=f"{patience}",
-                hint="leave early stopping out to train to the end.",
-            )
-        self.patience, self.looks = patience, 0
+        self.patience, self.validations, self.best_validation = patience, 0, 0
         self.best: float | None = None
-        self.best_look = 0
 
     def update(self, loss: float) -> bool:
-        """True when this is the best loss so far; NaN never is."""
-        self.looks += 1
+        """Count a validation; return True if its loss is the best so far, which NaN never is."""
+        self.validations += 1
         improved = not math.isnan(loss) and (self.best is None or loss < self.best)
         if improved:
-            self.best, self.best_look = loss, self.looks
+            self.best, self.best_validation = loss, self.validations
         return improved
 
     @property
     def stop(self) -> bool:
-        return self.looks - self.best_look >= self.patience
-
-    def state(self) -> State:
-        keys = ("patience", "looks", "best", "best_look")
-        return {}, {key: getattr(self, key) for key in keys}
-
-    def restore(self, state: State) -> None:
-        _, values = state
-        self.patience, self.looks = values["patience"], values["looks"]
-        self.best, self.best_look = values["best"], values["best_look"]
+        """True if training should stop."""
+        return self.validations - self.best_validation >= self.patience
 
 
 _TENTH = 10
 
 
 class WeightAverage:
-    """After one update it is the weights themselves; early on it reaches back over a tenth of the steps only.
+    """Exponential moving average of the weights.
 
-    So the start has no part in it, and weights of a short run are not those of its beginning.
+    Early in a run it reaches back over only a tenth of the steps so far, so that the initial weights do not count:
+    after one update it is the weights themselves.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
-        if not 0 <= decay < 1:
-            raise ConfigError(
-                "The decay of a weight average must be at least 0 and below 1.",
-                got=f"{decay:g}",
-                hint="use 0.999, or less for runs under 1000 steps.",
-            )
         self.decay, self.updates = decay, 0
         self._weights = dict(model.named_parameters())
         self.average = {name: weight.detach().clone() for name, weight in self._weights.items()}
 
     @torch.no_grad()
     def update(self) -> None:
+        """Take the current weights into the average."""
         self.updates += 1
         share = max(1 - self.decay, _TENTH / (self.updates + _TENTH - 1))
         torch._foreach_lerp_(list(self.average.values()), list(self._weights.values()), share)
 
     @contextmanager
     def swapped_in(self) -> Iterator[None]:
-        """Inside, the model has the averaged weights; afterwards its own again, bit for bit."""
+        """Give the model the averaged weights inside the block, and its own again, bit for bit, after it."""
         self._swap()
         try:
             yield
@@ -261,20 +215,9 @@ class WeightAverage:
             weight.copy_(self.average[name])
             self.average[name].copy_(own)
 
-    def state(self) -> State:
-        copies = {name: tensor.clone() for name, tensor in self.average.items()}
-        return copies, {"decay": self.decay, "updates": self.updates}
-
     @torch.no_grad()
-    def restore(self, state: State) -> None:
-        tensors, values = state
-        mine = {name: tensor.shape for name, tensor in self.average.items()}
-        if mine != {name: tensor.shape for name, tensor in tensors.items()}:
-            raise DataError(
-                "A saved weight average must have the weights of this model.",
-                got="other names or shapes",
-                hint="resume with the settings the run was started with.",
-            )
-        self.decay, self.updates = values["decay"], values["updates"]
-        for name, tensor in tensors.items():
+    def restore(self, average: Mapping[str, Tensor], updates: int) -> None:
+        """Set the average to one saved after so many updates."""
+        self.updates = updates
+        for name, tensor in average.items():
             self.average[name].copy_(tensor)
