@@ -53,14 +53,14 @@ def test_two_processes_share_the_runs_of_an_experiment(tmp_path: Path, capsys: p
     runs = [Run("waves", case, "a") for case in ("mine", "done meanwhile", "begun by another", "mine too")]
     done = []
 
-    def carry_out(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
+    def run_one(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
         assert verbose
         assert folder.is_dir()
         done.append(run)
         record(tmp_path, runs[1], KNOWN, facts)
         return facts
 
-    waves = Experiment("waves", ("a",), _only(runs), _known, carry_out, lambda _rows, _traces: [])
+    waves = Experiment("waves", ("a",), _only(runs), _known, run_one, lambda _rows, _traces: [])
     begun = tmp_path / ".unfinished" / runs[2].folder
     begun.mkdir(parents=True)
     with lock(begun):
@@ -80,12 +80,12 @@ def test_a_run_under_a_budget_is_shown_as_a_trial_and_the_run_itself_is_still_do
     facts = {"R0.5": 0.1234, "R0.9": 0.05, "validation_nll": 1.0, "steps": 9, "minutes": 1.0}
     run, done = Run("kernels", "traffic-c20-hourly, 1 day x 7", "k=1"), []
 
-    def carry_out(one: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
+    def run_one(one: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
         del folder, verbose
         done.append(one.budget)
         return {**facts, "trace": {"curve": {"step": [1], "nll": [1.0], "validation_nll": [float(len(done))]}}}
 
-    kernels = replace(EXPERIMENTS["kernels"], runs=_only([run]), identify=_known, carry_out=carry_out)
+    kernels = replace(EXPERIMENTS["kernels"], runs=_only([run]), identify=_known, run=run_one)
     monkeypatch.setitem(EXPERIMENTS, "kernels", kernels)
     monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
     trial = logsparse("reproduce", "kernels", "--budget", "2.5", "-o", tmp_path)

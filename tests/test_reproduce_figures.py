@@ -13,7 +13,7 @@ from logsparse.attention.pattern import full
 from logsparse.config import Config
 from logsparse.paper import shapes, tables
 from logsparse.paper import shapes as matching
-from logsparse.paper.tables import TABLES
+from logsparse.paper.cases import TABLES
 
 STAND_IN = "traffic-c20-hourly, 1 day x 7"
 
