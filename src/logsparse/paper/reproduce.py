@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from logsparse.paper.experiment import Experiment, Table
 
 NAMES = (
-    *("synthetic", "main", "kernels", "sparse", "long-waves", "granularities", "statistics"),
+    *("synthetic", "main", "kernels", "sparse", "granularities", "long-waves", "statistics"),
     *("matching", "learned-attention", "attention-kinds", "curves", "attention-matrix", "claims"),
 )
 
