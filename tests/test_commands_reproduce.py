@@ -53,14 +53,14 @@ def test_two_processes_share_the_runs_of_an_experiment(tmp_path: Path, capsys: p
     runs = [Run("waves", case, "a") for case in ("mine", "done meanwhile", "begun by another", "mine too")]
     done = []
 
-    def carry_out(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
+    def run_one(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
         assert verbose
         assert folder.is_dir()
         done.append(run)
         record(tmp_path, runs[1], KNOWN, facts)
         return facts
 
-    waves = Experiment("waves", ("a",), _only(runs), _known, carry_out, lambda _rows, _traces: [])
+    waves = Experiment("waves", ("a",), _only(runs), _known, run_one, lambda _rows, _traces: [])
     begun = tmp_path / ".unfinished" / runs[2].folder
     begun.mkdir(parents=True)
     with lock(begun):
@@ -78,23 +78,23 @@ def test_a_run_under_a_budget_is_shown_as_a_trial_and_the_run_itself_is_still_do
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = {"R0.5": 0.1234, "R0.9": 0.05, "validation_nll": 1.0, "steps": 9, "minutes": 1.0}
-    run, done = Run("kernels", "traffic-c20-hourly, 1 day x 7", "k=1"), []
+    run, done = Run("kernels", "traffic-c20-hourly, 1 day x 28", "k=1"), []
 
-    def carry_out(one: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
+    def run_one(one: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
         del folder, verbose
         done.append(one.budget)
         return {**facts, "trace": {"curve": {"step": [1], "nll": [1.0], "validation_nll": [float(len(done))]}}}
 
-    kernels = replace(EXPERIMENTS["kernels"], runs=_only([run]), identify=_known, carry_out=carry_out)
+    kernels = replace(EXPERIMENTS["kernels"], runs=_only([run]), identify=_known, run=run_one)
     monkeypatch.setitem(EXPERIMENTS, "kernels", kernels)
     monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
     trial = logsparse("reproduce", "kernels", "--budget", "2.5", "-o", tmp_path)
     assert trial.code == 0, trial.err
-    assert "run 1 of 1: kernels, traffic-c20-hourly, 1 day x 7, k=1, seed 0, trial of 2.5 minutes" in trial.err
+    assert "run 1 of 1: kernels, traffic-c20-hourly, 1 day x 28, k=1, seed 0, trial of 2.5 minutes" in trial.err
     assert "kernels: nothing is recorded" in trial.err
     title, head, line, *_ = trial.out.splitlines()
     assert title == "Trials of kernels: ended by a budget of minutes, no results"
-    assert dict(zip(head.split(), line.replace(", 1 day x 7", "").split(), strict=True))["budget"] == "2.5"
+    assert dict(zip(head.split(), line.replace(", 1 day x 28", "").split(), strict=True))["budget"] == "2.5"
     whole = logsparse("reproduce", "kernels", "-o", tmp_path)
     assert "0.1234/0.0500" in whole.out
     assert logsparse("reproduce", "kernels", "-o", tmp_path).out == whole.out
@@ -151,14 +151,17 @@ def test_a_damaged_trace_costs_its_line_of_the_figure_and_no_table(
     monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
     facts = {"R0.5": 0.1234, "R0.9": 0.05, "validation_nll": 1.0, "steps": 9, "minutes": 1.0}
     curve = {"step": [1, 2], "nll": [2.0, 1.0], "validation_nll": [2.0, 1.0]}
-    runs = [Run("kernels", "traffic-c20-hourly, 1 day x 7", model) for model in ("k=1", "k=3", "k=9")]
+    runs = [Run("kernels", "traffic-c20-hourly, 1 day x 28", model) for model in ("k=1", "k=3", "k=9")]
     for run, losses in zip(runs, (curve, {}, curve), strict=True):
         keep(tmp_path, run, {"curve": losses})
         record(tmp_path, run, KNOWN, facts)
     damaged, odd = (tmp_path / "traces" / f"{run.folder}.json" for run in runs[:2])
     damaged.write_text("{")
     table = logsparse("reproduce", "kernels", "--show", "-o", tmp_path)
-    assert (table.code, table.err) == (0, "")
+    assert table.code == 0
+    assert [line.split(" must hold ")[0] for line in table.err.splitlines()] == [
+        f"kernels: {one}" for one in (damaged, odd)
+    ]
     assert table.out.count("0.1234/0.0500") == 3
     done = logsparse("reproduce", "curves", "--show", "-o", tmp_path)
     assert done.code == 0
@@ -223,7 +226,10 @@ def test_a_table_of_the_paper_is_run_and_shown_beside_it(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ([], "An experiment must be one of: synthetic, main, kernels, sparse, granularities, statistics, matching,"),
+        (
+            [],
+            "An experiment must be one of: synthetic, main, kernels, sparse, granularities, long-waves, statistics,",
+        ),
         (["synthetik"], "did you mean 'synthetic'?"),
         (["synthetic", "--model", "deepar-30"], "did you mean 'deepar-"),
         (["statistics", "--model", "a"], "statistics has no models to run. Got 'a'. Hint: leave --model out."),
@@ -273,8 +279,8 @@ def test_what_is_no_folder_of_results_is_refused(how: list[str], tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "lacking", "way"),
     [
-        ("kernels", "electricity-c, traffic-c, traffic-c20-hourly", "electricity-c: run `logsparse data get"),
-        ("curves", "electricity-c, traffic-c, traffic-c20-hourly", "traffic-c20-hourly: there is no source to load it"),
+        ("kernels", "electricity-c, traffic-c, solar, traffic-c20-hourly", "electricity-c: run `logsparse data get"),
+        ("curves", "electricity-c, traffic-c, solar, traffic-c20-hourly", "traffic-c20-hourly: there is no source"),
         ("attention-matrix", "traffic-c, traffic-c20-hourly", "traffic-c: run `logsparse data get traffic-c`; "),
         ("learned-attention", "traffic-f, traffic-c20-hourly", "traffic-f: run `logsparse data get traffic-f`; "),
     ],

@@ -7,7 +7,7 @@ import pytest
 
 from logsparse.paper.curves import CURVES, smooth
 
-CASE = "traffic-c20-hourly, 1 day x 7"
+CASE = "traffic-c20-hourly, 1 day x 28"
 LOSSES = np.linspace(3, 1, 40) + np.resize([0.2, -0.2], 40)
 TRACES = {
     (CASE, model): {"curve": {"step": list(range(100, 4100, 100)), "nll": (LOSSES + k).tolist(), "validation_nll": [k]}}

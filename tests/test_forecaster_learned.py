@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from logsparse.paper import tables
+from logsparse.paper.cases import ten_layers
 from logsparse.paper.curves import COLOURS, LEARNED, MATRIX, same_hour
-from logsparse.paper.tables import ten_layers
 from logsparse.pictures import save_figure
 
 CASE = "traffic-c20-hourly, 1 day x 7"
@@ -127,7 +127,11 @@ def test_the_weight_at_the_same_hour_is_counted_against_that_of_cells_all_alike(
 @pytest.mark.parametrize(
     ("here", "layers", "matrix"),
     [
-        (["traffic-c20-hourly", "solar-10min"], ("learned-attention", CASE), ("kernels", CASE)),
+        (
+            ["traffic-c20-hourly", "solar-10min"],
+            ("learned-attention", CASE),
+            ("kernels", "traffic-c20-hourly, 1 day x 28"),
+        ),
         (
             ["traffic-f", "traffic-c", "traffic-c20-hourly"],
             ("sparse", "traffic-f, 1 day x 7"),

@@ -34,10 +34,11 @@ ORDER = [
     "reporting.numbers", "reporting.charts", "reporting.report",
     "commands.options", "commands.attend", "commands.backtest", "commands.check", "commands.pattern",
     "commands.predict", "commands.report", "commands.score", "commands.settings", "commands.fit",
-    "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment", "paper.originals",
+    "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment", "paper.evidence", "paper.originals",
     "paper.electricity", "paper.m4", "paper.prepare", "paper.data", "paper.shapes", "paper.solar",
-    "paper.synthetic", "paper.demo", "paper.tables", "paper.claims", "paper.curves", "paper.figures",
-    "paper.reproduce", "paper.traffic", "paper.wind", "cli", "__main__",
+    "paper.synthetic", "paper.demo", "paper.long_waves", "paper.published", "paper.cases", "paper.tables",
+    "paper.claims", "paper.curves", "paper.figures", "paper.reproduce", "paper.traffic", "paper.wind",
+    "cli", "__main__",
 ]  # fmt: skip
 
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
@@ -180,7 +181,7 @@ def test_the_picture_is_read_by_package_and_not_by_mention() -> None:
 
 def test_every_test_file_mirrors_a_source_file() -> None:
     names = {module(path).split(".")[-1] for path in FILES}
-    apart = {"layers", "readme", "contract", "examples", "padding"}
+    apart = {"layers", "readme", "reproduction", "contract", "examples", "padding"}
     found = {path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("test_*.py")}
     strays = {stem for stem in found - apart if not any(stem == name or stem.startswith(f"{name}_") for name in names)}
     assert strays == set(), "test_<file>.py or test_<file>_<part>.py"

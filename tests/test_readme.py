@@ -16,10 +16,11 @@ import pytest
 
 from logsparse import presets
 from logsparse.paper import synthetic
+from logsparse.paper.cases import KERNEL_SIZES, TABLES
 from logsparse.paper.claims import CLAIMS_TABLE
 from logsparse.paper.ledger import Row, best, counted, rows, trials
+from logsparse.paper.published import GRANULARITIES, MAIN
 from logsparse.paper.shapes import CASE, MARKS, MATCHING
-from logsparse.paper.tables import GRANULARITIES, KERNEL_SIZES, MAIN, TABLES
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"

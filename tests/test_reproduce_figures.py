@@ -13,9 +13,9 @@ from logsparse.attention.pattern import full
 from logsparse.config import Config
 from logsparse.paper import shapes, tables
 from logsparse.paper import shapes as matching
-from logsparse.paper.tables import TABLES
+from logsparse.paper.cases import TABLES
 
-STAND_IN = "traffic-c20-hourly, 1 day x 7"
+STAND_IN = "traffic-c20-hourly, 1 day x {}"
 
 
 def tiny(layers: int, kernel: int) -> Config:
@@ -32,8 +32,9 @@ def only_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
         ("kernels", {f"k={kernel}": lambda kernel=kernel: tiny(1, kernel) for kernel in (1, 3, 9)}),
         ("learned-attention", {"full-length": lambda: tiny(6, 1)}),
     ):
-        case = replace(TABLES[name][1][STAND_IN], configs=configs, windows=1)
-        monkeypatch.setitem(TABLES[name][1], STAND_IN, case)
+        title = STAND_IN.format(28 if name == "kernels" else 7)
+        case = replace(TABLES[name][1][title], configs=configs, windows=1, until=None, seeds=1)
+        monkeypatch.setitem(TABLES[name][1], title, case)
     whole = {model: matching.config(model) for model in matching.MODELS}
     monkeypatch.setattr(shapes, "SIZES", (64, 16, 6))
     monkeypatch.setattr(

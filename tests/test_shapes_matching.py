@@ -33,7 +33,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
         patch.setattr(matching, "config", quick)
         folder = tmp_path_factory.mktemp("run")
-        return MATCHING.carry_out(Run("matching", CASE, "k=6"), folder=folder, verbose=False)
+        return MATCHING.run(Run("matching", CASE, "k=6"), folder=folder, verbose=False)
 
 
 def test_a_run_in_small_gives_a_row_and_a_trace(facts: dict[str, Any]) -> None:

@@ -44,7 +44,7 @@ def test_a_run_in_small_gives_all_that_a_row_needs(model: str, tmp_path: Path, m
         return replace(whole, train=replace(whole.train, epochs=1, windows=64))
 
     monkeypatch.setattr(synthetic, "config", quick)
-    facts = synthetic.carry_out(Run("synthetic", "t0=24", model), folder=tmp_path, verbose=False)
+    facts = synthetic.run_one(Run("synthetic", "t0=24", model), folder=tmp_path, verbose=False)
     assert set(facts) == {"R0.5", "R0.9", "validation_nll", "steps", "minutes", "trace"}
     assert facts["steps"] == 1
     assert 0 < facts["R0.5"] < 2

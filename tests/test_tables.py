@@ -1,10 +1,11 @@
-"""Tables 1 to 4: every cell of the paper has a run, settings fit, and rows come out beside the paper's numbers."""
+"""Tables 1 to 4: every cell of the paper has a run, settings fit, and rows appear beside the paper's numbers."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from logsparse import presets
 from logsparse.attention.pattern import full
 from logsparse.forecaster import LogSparse
 from logsparse.paper import tables
+from logsparse.paper.cases import TABLES, Case, models_of
 from logsparse.paper.experiment import UNIDENTIFIED, Experiment
 from logsparse.paper.ledger import COLUMNS, Row, Run
-from logsparse.paper.tables import SPARSE, TABLES, Case, models_of
+from logsparse.paper.published import SPARSE
 
 MODELS = ("paper", "default")
 
@@ -43,18 +45,23 @@ def test_the_settings_of_every_own_model_forecast_the_horizon_of_its_case(name: 
             assert make().horizon == case.horizon, (case.data, model)
 
 
-def test_sparse_and_full_models_have_the_lengths_and_cells_that_the_paper_tells() -> None:
+def test_sparse_and_full_models_have_the_lengths_and_cells_of_the_paper() -> None:
     for title, sparse, short in (("electricity-f, 1 day x 7", 768, 293), ("traffic-f, 1 day x 7", 576, 254)):
         configs = TABLES["sparse"][1][title].configs
         lengths = {model: make().length for model, make in configs.items()}
         assert lengths["sparse"] == lengths["full-length"] == lengths["sparse+conv"] == sparse
         assert lengths["full-memory"] == lengths["full+conv-memory"] == short
         assert set(configs) == set(SPARSE[title])
-    stand_in = TABLES["sparse"][1]["solar-10min, 1 day x 7"].configs
-    found = {model: (make().length, make().model.kernel) for model, make in stand_in.items()}
-    assert found["sparse+conv"] == (1152, 6)
-    assert found["full-memory"] == (384, 1)
-    assert len(stand_in["sparse"]().model.patterns[0].distances(1152)) == 128
+    for title, sparse, cells, short in (
+        ("traffic-c20-hourly, 1 day x 28", 192, 80, 124),
+        ("parking-germany-15min, 1 day x 7", 768, 112, 293),
+    ):
+        stand_in = TABLES["sparse"][1][title].configs
+        found = {model: (make().length, make().model.kernel) for model, make in stand_in.items()}
+        assert found["sparse+conv"] == found["full+conv-length"] == (sparse, 6)
+        assert found["full-memory"] == (short, 1)
+        assert len(stand_in["sparse"]().model.patterns[0].distances(sparse)) == cells
+        assert round((sparse * cells) ** 0.5) == short
 
 
 @pytest.mark.parametrize("title", TABLES["sparse"][1])
@@ -82,8 +89,9 @@ def test_a_missing_set_has_no_runs_and_is_shown_as_such(tmp_path: Path, monkeypa
     granularities = next(one for one in tables.TABLES_OF_THE_PAPER if one.name == "granularities")
     assert granularities.runs(1, granularities.models) == []
     (table,) = granularities.tables([], {})
-    assert {line[5] for line in table.lines} == {"the data are not here"}
-    assert ["solar, 1 day x 7", "paper", "-", "0.210/0.082", "-", "the data are not here"] in table.lines
+    assert {line[-1] for line in table.lines} == {"the data are not here"}
+    (line,) = [line for line in table.lines if line[:2] == ["solar, 1 day x 7", "paper"]]
+    assert line[2:] == ["paper's", "-", "0.210/0.082", *"-----", "the data are not here"]
 
 
 def test_of_several_seeds_the_one_with_the_lowest_validation_loss_is_shown(
@@ -91,20 +99,23 @@ def test_of_several_seeds_the_one_with_the_lowest_validation_loss_is_shown(
 ) -> None:
     monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
     solar = "solar, 1 day x 7"
-    rows = [row(solar, "paper", **{"R0.5": f"0.{seed}", "validation_nll": loss}) for seed, loss in enumerate("312")]
+    rows = [
+        row(solar, "paper", **{"R0.5": f"0.{seed}", "validation_nll": loss, "seed": str(seed), "steps": "9"})
+        for seed, loss in enumerate("312")
+    ]
     (table,) = next(one for one in tables.TABLES_OF_THE_PAPER if one.name == "granularities").tables(rows, {})
-    shown = {line[1]: line[2] for line in table.lines if line[0] == solar}
-    assert shown["paper"] == "0.1000/0.1000"
+    shown = {line[1]: (line[3], line[6]) for line in table.lines if line[0] == solar}
+    assert shown["paper"] == ("0.1000/0.1000", "3")
 
 
-def test_a_line_says_for_what_it_stands_and_that_its_row_does_not_identify_its_run(
+def test_a_line_says_what_it_stands_in_for_and_that_its_row_does_not_identify_its_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
-    case = "traffic-c20-hourly, 1 day x 7"
+    case = "traffic-c20-hourly, 1 day x 28"
     rows = [row(case, "k=9", **{"R0.5": "0.2", "data": ""}), row(case, "k=6", **{"R0.5": "0.2"})]
     (table,) = tables.KERNELS_TABLE.tables(rows, {})
-    notes = {line[1]: line[5] for line in table.lines if line[0] == case}
+    notes = {line[1]: line[-1] for line in table.lines if line[0] == case}
     assert notes["k=9"] == f"stands in for traffic-c, 1 day x 7; {UNIDENTIFIED}"
     assert notes["k=6"] == "stands in for traffic-c, 1 day x 7"
     assert notes["k=1"] == "stands in for traffic-c, 1 day x 7; the data are not here"
@@ -115,9 +126,33 @@ def test_a_set_without_a_past_is_forecast_by_seasonal_naive_alone(monkeypatch: p
     main = tables.MAIN_TABLE
     assert [run.model for run in main.runs(3, main.models)] == ["seasonal-naive"]
     (table,) = main.tables([row("electricity-c-fortnight, 1 day x 7", "seasonal-naive", **{"R0.5": "0.0693"})], {})
-    ((_, model, ours, _, _, note),) = [line for line in table.lines if "fortnight" in line[0]]
-    assert (model, ours) == ("seasonal-naive", "0.0693/0.1000")
-    assert note == "the paper's test week itself, without the years before it"
+    (line,) = [line for line in table.lines if line[0].startswith("electricity-c-fortnight")]
+    assert line[1:4] == ["seasonal-naive", "part", "0.0693/0.1000"]
+    assert line[-1] == "the paper's test week itself, without the years before it"
+
+
+def test_a_line_says_how_far_its_model_was_trained_and_whether_it_beats_seasonal_naive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
+    case = "parking-germany-15min, 1 day x 7"
+    trained = {"config": json.dumps({"train": {"batch": 4, "patience": None}}), "steps": "500", "seed": "0"}
+    rows = [
+        row(case, "seasonal-naive", **{"R0.5": "0.2"}),
+        row(case, "sparse", **{"R0.5": "0.1"}, **trained),
+        row(case, "full-memory", **{"R0.5": "0.3"}, **trained),
+    ]
+    curves: dict[tuple[str, str], dict[str, Any]] = {
+        (case, "sparse"): {"0": {"curve": {"validation_nll": [5.0, 2.0, 1.0, 1.0]}}},
+        (case, "full-memory"): {"0": {"curve": {"validation_nll": [5.0, 4.0, 3.0, 2.0]}}},
+    }
+    (table,) = tables.SPARSE_TABLE.tables(rows, curves)
+    shown = {line[1]: [line[2], *line[5:9], line[-1]] for line in table.lines if line[0] == case}
+    about = "stands in for electricity-f, 1 day x 7"
+    assert shown["seasonal-naive"] == ["stand-in", "-", "-", "-", "-", about]
+    assert shown["sparse"] == ["stand-in", "2,000", "1", "yes", "yes", about]
+    reason = "worse than seasonal naive: no evidence, its validation loss was still falling"
+    assert shown["full-memory"] == ["stand-in", "2,000", "1", "no", "no", f"{about}; {reason}"]
 
 
 @pytest.fixture
@@ -140,8 +175,7 @@ def tables_panel(frame: pl.DataFrame) -> object:
 @pytest.mark.parametrize("model", ["paper", "seasonal-naive"])
 def test_a_run_gives_all_that_a_row_needs(model: str, tiny: Case, tmp_path: Path) -> None:
     del tiny
-    carry_out = tables.TABLES_OF_THE_PAPER[0].carry_out
-    facts = carry_out(Run("tiny", "here", model), folder=tmp_path / "run", verbose=False)
+    facts = tables.TABLES_OF_THE_PAPER[0].run(Run("tiny", "here", model), folder=tmp_path / "run", verbose=False)
     assert 0 <= float(facts["R0.5"]) < 2
     assert facts["minutes"] >= 0
     assert ("steps" in facts) == (model == "paper")
@@ -182,7 +216,7 @@ def test_a_model_is_fitted_with_the_settings_it_is_known_by(model: str, tiny: Ca
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(TABLES["tiny"][1], "here", replace(tiny, leaves={model: leave}))
-        tables.MAIN_TABLE.carry_out(run, folder=tmp_path, verbose=False)
+        tables.MAIN_TABLE.run(run, folder=tmp_path, verbose=False)
     known = tables.MAIN_TABLE.identify([run])[run].config
     config = json.loads(json.dumps(fitted[0].config_.to_dict()))
     assert config["train"].pop("minutes") == 0.02
@@ -221,15 +255,63 @@ def test_models_of_the_paper_take_five_seeds_on_its_own_sets_and_one_elsewhere_u
     assert (by_default["paper"], by_default["deepar-paper"]) == (5, 5)
     assert (by_default["default"], by_default["deepar"], by_default["arima"]) == (1, 1, 1)
     assert seeds(granularities, 2, solar)["paper"] == seeds(granularities, 2, solar)["default"] == 2
-    assert set(seeds(tables.KERNELS_TABLE, None, "traffic-c20-hourly, 1 day x 7").values()) == {1}
+    stand_in = seeds(tables.KERNELS_TABLE, None, "traffic-c20-hourly, 1 day x 28")
+    assert (stand_in.pop("seasonal-naive"), set(stand_in.values())) == (1, {3})
+    assert seeds(tables.MAIN_TABLE, None, "cambridge-buildings, 7 days")["paper"] == 1
     assert seeds(tables.KERNELS_TABLE, None, "traffic-c, 1 day x 7")["k=9"] == 5
     # A fit with the same settings trains one.
     assert {make().train.seeds for make in presets.NAMES.values()} == {1}
+
+
+def test_a_case_that_ends_earlier_learns_from_scores_on_and_is_known_by_the_cut_set(
+    tiny: Case, hourly: pl.DataFrame, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = Run("tiny", "here", "seasonal-naive")
+    whole = tables.MAIN_TABLE.identify([run])[run].data
+    last = hourly["ds"].max()
+    assert last is not None
+    until = hourly["ds"].unique().sort()[-25]
+    monkeypatch.setitem(TABLES["tiny"][1], "here", replace(tiny, until=f"{until}"))
+    cut = tables.MAIN_TABLE.identify([run])[run].data
+    scores = tables.MAIN_TABLE.run(run, folder=tmp_path, verbose=False)["R0.5"]
+    monkeypatch.setitem(TABLES["tiny"][1], "here", tiny)
+    monkeypatch.setattr(tables, "checked", lambda _name: tables_panel(hourly.filter(pl.col("ds") <= until)))
+    assert whole != cut == tables.MAIN_TABLE.identify([run])[run].data
+    assert tables.MAIN_TABLE.run(run, folder=tmp_path, verbose=False)["R0.5"] == scores
+
+
+# Every case of the evidence that has data of its own: the last steps of its real set would take hours.
+NEW = [
+    (task, title)
+    for task, title in (
+        *(("kernels", title) for title in ("solar, 1 day x 28", "traffic-c20-hourly, 1 day x 28")),
+        *(("sparse", title) for title in ("traffic-c20-hourly, 1 day x 28", "parking-germany-15min, 1 day x 7")),
+        *(("main", f"cambridge-buildings, {days}") for days in ("1 day x 7", "7 days")),
+    )
+]
+
+
+@pytest.mark.parametrize(("task", "title"), NEW, ids=str)
+def test_each_own_model_of_a_new_case_runs_on_little_data(
+    task: str, title: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    case = TABLES[task][1][title]
+    panel = small.panel(series=2, steps=case.horizon * 2 + 900)
+    monkeypatch.setattr(tables, "checked", lambda _name: panel)
+    for model, make in list(case.configs.items())[:: len(case.configs) - 1]:
+        few = replace(make().train, windows=4, batch=2, validate_every=1, validation_windows=2)
+        config = replace(make(), train=few)
+        short = replace(case, windows=1, until=None, configs={**case.configs, model: partial(replace, config)})
+        monkeypatch.setitem(TABLES[task][1], title, short)
+        facts = tables.MAIN_TABLE.run(Run(task, title, model), folder=tmp_path / model, verbose=False)
+        assert float(facts["R0.5"]) > 0
+        assert len(facts["trace"]["curve"]["validation_nll"]) == 2
 
 
 def test_a_model_that_is_not_trained_has_no_budget_and_no_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "locate", lambda one: Path() if one.name == "solar" else None)
     runs = tables.GRANULARITIES_TABLE.runs(2, ["paper", "default", "arima", "seasonal-naive"], 25)
     found = [(run.model, run.seed, run.budget) for run in runs]
-    trained = [(model, seed, 25) for model in ("paper", "default") for seed in (0, 1)]
-    assert found == [*trained, ("arima", 0, None), ("seasonal-naive", 0, None)]
+    untrained = [("arima", 0, None), ("seasonal-naive", 0, None)]
+    # The first seed of every model before the second of any.
+    assert found == [("paper", 0, 25), ("default", 0, 25), *untrained, ("paper", 1, 25), ("default", 1, 25)]

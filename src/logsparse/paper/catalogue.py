@@ -37,7 +37,9 @@ class DataSet:
     source: Source | None = None
     """None where the set exists as a ready file only."""
     gaps: int = 0
-    """Steps between its first and last that the source leaves out, the same of every series."""
+    """Steps between its first and last that the source leaves out, the same for every series."""
+    missing: int = 0
+    """Values that are missing in addition, over all series."""
     stem: str = ""
     paper: bool = True
     note: str = ""
@@ -136,6 +138,47 @@ DATASETS = (
         ("2015-01-01 00:00", "2016-12-31 23:00"),
         paper=False,
         note="20 road sensors of other years, stands in for traffic-c",
+    ),
+    DataSet(
+        "electricity-c-2014-12-5weeks",
+        (840,),
+        369,
+        "h",
+        ("2014-11-27 00:00", "2014-12-31 23:00"),
+        paper=False,
+        note="the last 35 days of electricity-c, one customer short; dates assigned",
+    ),
+    DataSet(
+        "traffic-c-2008-01-fortnight",
+        (336,),
+        963,
+        "h",
+        ("2008-01-07 16:00", "2008-01-22 15:00"),
+        gaps=24,
+        paper=False,
+        note="14 days of traffic-c, all lanes",
+    ),
+    DataSet(
+        "cambridge-buildings",
+        (34944,),
+        45,
+        "h",
+        # From the first day on which every building has values.
+        ("2011-01-06 00:00", "2014-12-31 23:00"),
+        missing=478,
+        stem="cambridge_buildings_2011_hourly",
+        paper=False,
+        note="electricity of 45 university buildings, stands in for electricity-c",
+    ),
+    DataSet(
+        "parking-germany-15min",
+        (35040,),
+        77,
+        "15min",
+        ("2023-01-01 00:00", "2023-12-31 23:45"),
+        missing=4265,
+        paper=False,
+        note="free places of 77 car parks (UTC), stands in for the fine sets",
     ),
     DataSet(
         "etth1",

@@ -10,9 +10,10 @@ import numpy as np
 
 from logsparse.checks import is_whole
 from logsparse.data.panel import Floats
-from logsparse.paper.experiment import Experiment, Table, Traces, are_numbers, array, whole_matrix
+from logsparse.paper.cases import TABLES
+from logsparse.paper.experiment import NO_TRACES, Experiment, Table, Traces, are_numbers, array, whole_matrix
 from logsparse.paper.ledger import Row, Run
-from logsparse.paper.tables import KERNELS_TABLE, SPARSE_TABLE, TABLES, TEN_LAYERS_TABLE
+from logsparse.paper.tables import KERNELS_TABLE, SPARSE_TABLE, TEN_LAYERS_TABLE
 from logsparse.pictures import START, draw_attention_matrix, new_panels
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ CURVES = Experiment(
     tuple(MODELS),
     KERNELS_TABLE.runs,
     KERNELS_TABLE.identify,
-    KERNELS_TABLE.carry_out,
+    KERNELS_TABLE.run,
     tables,
     figure,
     shows="Figure 5, training curves of k = 1, 3, 9",
@@ -103,8 +104,9 @@ CANONICAL = "k=1"
 def _first_set(
     experiments: Sequence[Experiment], seeds: int | None, models: Sequence[str], budget: float | None = None
 ) -> list[Run]:
-    """Of the paper's own set of traffic where it is here, else of the one that stands in for it."""
-    runs = [run for one in experiments for run in one.runs(seeds, models, budget) if run.case.startswith("traffic")]
+    """Return the runs on the paper's own set of traffic where it is available, else on its stand-in."""
+    runs = [run for one in experiments for run in one.runs(seeds, models, budget)]
+    runs = [run for run in runs if TABLES[run.task][1][run.case].leaves]
     return [run for run in runs if run.case == runs[0].case]
 
 
@@ -215,7 +217,7 @@ def _layer_tables(rows: Sequence[Row], traces: Traces) -> list[Table]:
             few = f"{100 * most[:10].sum():.0f} %"
             lines.append([case, str(layer["layer"]), str(layer["head"] + 1), str(start - int(weights.argmax())), few])
     head = ["case", "layer", "head", "steps back to the most attended", "weight of the ten most attended"]
-    return [Table("Figure 2, learned attention", head, lines), *TEN_LAYERS_TABLE.tables(_of_ten(rows), traces)]
+    return [Table("Figure 2, learned attention", head, lines), *TEN_LAYERS_TABLE.tables(_of_ten(rows), NO_TRACES)]
 
 
 def _of_ten(rows: Sequence[Row]) -> list[Row]:
@@ -254,7 +256,7 @@ LEARNED = Experiment(
     TEN_LAYERS_TABLE.models,
     partial(_first_set, (SPARSE_TABLE, TEN_LAYERS_TABLE)),
     TEN_LAYERS_TABLE.identify,
-    TEN_LAYERS_TABLE.carry_out,
+    TEN_LAYERS_TABLE.run,
     _layer_tables,
     draw_layers,
     shows="Figure 2, attention learned in layers 2, 6 and 10",
@@ -267,7 +269,7 @@ MATRIX = Experiment(
     (CANONICAL,),
     partial(_first_set, (KERNELS_TABLE,)),
     KERNELS_TABLE.identify,
-    KERNELS_TABLE.carry_out,
+    KERNELS_TABLE.run,
     _matrix_tables,
     draw_matrix,
     shows="Figure 6, the attention matrix of a head",

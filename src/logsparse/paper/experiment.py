@@ -69,6 +69,21 @@ def traces(folder: Path, rows: Sequence[Row], fits: Fits = anything) -> tuple[Tr
     return whole, refused
 
 
+def seed_traces(folder: Path, rows: Sequence[Row], fits: Fits = anything) -> tuple[Traces, list[DataError]]:
+    """Return the traces of every seed of a cell, by seed, and the errors of those that cannot be used."""
+    whole: dict[tuple[str, str], dict[str, Any]] = {}
+    refused = []
+    for row in rows:
+        if _path(folder, run_of(row)).exists():
+            try:
+                trace = _read(folder, run_of(row), fits)
+            except DataError as error:
+                refused.append(error)
+            else:
+                whole.setdefault((row["case"], row["model"]), {})[row["seed"]] = trace
+    return whole, refused
+
+
 def plain(values: Any) -> list[Any]:
     """An array as JSON keeps it: four digits, which no eye tells from all, and None where nothing is known."""
     if np.ndim(values) > 1:
@@ -164,7 +179,10 @@ def losses(results: pl.DataFrame) -> dict[str, Any]:
 
     R of any set of them is the sum of its losses over the sum of `size`.
     """
-    by = CUTOFF if results[CUTOFF].n_unique() > 1 and results[CUTOFF].n_unique() < results[ID].n_unique() else ID
+    starts, series = results[CUTOFF].n_unique(), results[ID].n_unique()
+    # Series that end at different times have starts of their own, one each.
+    rolling = results.select(ID, CUTOFF).n_unique() > series
+    by = CUTOFF if starts > 1 and (rolling or starts < series) else ID
     scores: pl.DataFrame = score(results, by=by)
     sizes = results.group_by(by).agg(size=pl.col(TARGET).abs().sum())
     table = scores.join(sizes, on=by, how="left", maintain_order="left")
@@ -249,7 +267,7 @@ class Runs(Protocol):
     ) -> list[Run]: ...  # pragma: no cover
 
 
-class CarryOut(Protocol):
+class RunExperiment(Protocol):
     """A run and a folder to go on in -> what the ledger records of it.
 
     Under `trace` it may give what a figure needs beside the row: plain JSON.
@@ -276,7 +294,7 @@ class Experiment:
     runs: Runs
     identify: Callable[[Sequence[Run]], dict[Run, Identity]]
     """What each of these runs is known by, before any of them is done; in their order."""
-    carry_out: CarryOut
+    run: RunExperiment
     tables: Callable[[Sequence[Row], Traces], list[Table]]
     figure: Callable[[Sequence[Row], Traces], Figure | None] | None = None
     """None comes out of it where nothing is left to draw."""
@@ -287,7 +305,9 @@ class Experiment:
     sets: tuple[str, ...] = ()
     """Data sets of its runs, each of which is left out where it is not here; none: it makes its own data."""
     fits: Fits = anything
-    """Whether a trace has what its figure reads."""
+    """Whether a trace has what its figure or tables read."""
+    every_seed: bool = False
+    """Whether its tables read the traces of every seed."""
 
     def recorded(self, folder: Path) -> list[Row]:
         """Its rows that count: no trials."""
@@ -306,7 +326,12 @@ class Experiment:
         return Table(f"Trials of {self.name}: ended by a budget of minutes, no results", list(names), lines)
 
     def traced(self, folder: Path) -> tuple[Traces, list[DataError]]:
-        """What its runs left, and what of it cannot be used; a table without a figure needs none of it."""
+        """Return what its runs left, and the errors of what cannot be used.
+
+        Figures read the best seed of each cell, tables of evidence every seed, other tables nothing.
+        """
+        if self.every_seed:
+            return seed_traces(folder, self.recorded(folder), self.fits)
         return (NO_TRACES, []) if self.figure is None else traces(folder, self.recorded(folder), self.fits)
 
 

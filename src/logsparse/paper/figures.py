@@ -14,6 +14,7 @@ from logsparse.paper.claims import CLAIMS_TABLE
 from logsparse.paper.curves import CURVES, LEARNED, MATRIX
 from logsparse.paper.experiment import Experiment, Table, Traces, anything, never, nothing_known, nothing_to_run
 from logsparse.paper.ledger import Row, Run, run_of, unfinished
+from logsparse.paper.long_waves import LONG_WAVES
 from logsparse.paper.prepare import compare, how_to_get, load, locate
 from logsparse.paper.shapes import MATCHING
 from logsparse.paper.synthetic import SYNTHETIC
@@ -107,7 +108,8 @@ STATISTICS = Experiment("statistics", (), nothing_to_run, nothing_known, never, 
 
 FIGURES_OF_THE_PAPER = [MATCHING, LEARNED, ATTENTION_KINDS, CURVES, MATRIX]
 EXPERIMENTS: dict[str, Experiment] = {
-    one.name: one for one in (SYNTHETIC, *TABLES_OF_THE_PAPER, STATISTICS, *FIGURES_OF_THE_PAPER, CLAIMS_TABLE)
+    one.name: one
+    for one in (SYNTHETIC, *TABLES_OF_THE_PAPER, LONG_WAVES, STATISTICS, *FIGURES_OF_THE_PAPER, CLAIMS_TABLE)
 }
 
 

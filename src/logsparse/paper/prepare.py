@@ -233,13 +233,16 @@ def checked(name: str) -> Panel:
 
 
 def compare(dataset: DataSet, panel: Panel) -> list[Finding]:
-    """T counts the steps of the calendar or the observed ones: the paper does now the one, now the other.
+    """Compare T, M, S and the span with what is known of the set; T may count calendar steps or observed ones.
 
-    What lies between the two is known of every set: a file that lacks more, or less, is another one.
+    The paper counts sometimes the one, sometimes the other. The number of missing values is known for every set: a file
+    with more or fewer is a different one.
     """
     observed = np.array([(~np.isnan(panel[i])).sum() for i in range(len(panel))], np.int64)
     steps, seen = _distinct(panel.lengths.tolist()), _distinct(observed.tolist())
-    whole = bool((panel.lengths - observed == dataset.gaps).all())
+    lacking = panel.lengths - observed
+    # Where single values are missing, their number per series is not known, only the sum.
+    whole = bool((lacking >= dataset.gaps).all() and (lacking - dataset.gaps).sum() == dataset.missing)
     here = _words(steps) if steps == seen else f"{_words(steps)} on the calendar, {_words(seen)} observed"
     step = Freq.parse(dataset.step)
     findings = [

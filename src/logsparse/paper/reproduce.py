@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from logsparse.paper.experiment import Experiment, Table
 
 NAMES = (
-    *("synthetic", "main", "kernels", "sparse", "granularities", "statistics"),
+    *("synthetic", "main", "kernels", "sparse", "granularities", "long-waves", "statistics"),
     *("matching", "learned-attention", "attention-kinds", "curves", "attention-matrix", "claims"),
 )
 
@@ -27,7 +27,7 @@ def reproduce(
         float | None, typer.Option(metavar="MINUTES", help="of training for each run: trials, no results [all epochs]")
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="runs of each cell [5 of the paper's models on its sets, else 1]")
+        int | None, typer.Option(help="runs of each cell [5 of the paper's models on its sets, else 1 or 3]")
     ] = None,
     out: Annotated[str, typer.Option("-o", "--out", metavar="<path>", help="folder of the results")] = "results",
     show: Annotated[bool, typer.Option("--show", help="only print what is recorded")] = False,
@@ -124,7 +124,7 @@ def _run(experiment: Experiment, models: Sequence[str], seeds: int | None, budge
             )
             say(f"run {number} of {len(todo)}: {run}{ends}")
             if not ends:
-                facts = experiment.carry_out(run, folder=folder)
+                facts = experiment.run(run, folder=folder)
                 # Before the row: what is recorded has left its trace.
                 if "trace" in facts:
                     keep(out, run, facts["trace"])

@@ -200,7 +200,7 @@ def _model(run: Run) -> LogSparse:
     return LogSparse(HORIZON, config=config(run.model), seed=run.seed, samples=SAMPLES)
 
 
-def carry_out(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
+def run_one(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
     """Train, score on the test series, and look at the step after the top in each of them."""
     found, model = _sets(), _model(run)
     model.minutes, model.verbose = run.budget, verbose
@@ -307,7 +307,7 @@ MATCHING = Experiment(
     MODELS,
     runs,
     identify,
-    carry_out,
+    run_one,
     tables,
     figure,
     shows="Figure 1, what k = 1 and k = 6 attend to",

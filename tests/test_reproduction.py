@@ -1,0 +1,135 @@
+"""The figures of docs/reproduction.md are those of the rows in results/, and none is without a row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from logsparse import presets
+from logsparse.paper import synthetic
+from logsparse.paper.claims import CLAIMS_TABLE
+from logsparse.paper.figures import EXPERIMENTS
+from logsparse.paper.ledger import Row, best, counted, rows, trials
+from logsparse.paper.published import GRANULARITIES, MAIN
+from logsparse.paper.shapes import CASE, MARKS, MATCHING
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+PAGE = (ROOT / "docs" / "reproduction.md").read_text()
+SOLAR, M4 = "solar, 1 day x 7", "m4-hourly, 2 days"
+
+
+def _shown() -> str:
+    """Claims and results in one line, without the targets of links."""
+    return " ".join(re.sub(r"\]\([^)]*\)", "]", PAGE[PAGE.index("## Claims") :]).split())
+
+
+def _pair(*scores: float | str | None) -> str:
+    """0.199 / 0.066, as the page writes it."""
+    return " / ".join("-" if score in (None, "") else f"{float(score or 0):.3f}" for score in scores)
+
+
+def _recorded(task: str, case: str, model: str) -> Row | None:
+    """The row that the tables show."""
+    return best([row for row in counted(rows(RESULTS, task)) if (row["case"], row["model"]) == (case, model)])
+
+
+def _here(task: str, case: str, model: str) -> Row:
+    row = _recorded(task, case, model)
+    assert row is not None
+    return row
+
+
+def _scores(task: str, case: str, model: str) -> str:
+    row = _here(task, case, model)
+    return _pair(row["R0.5"], row["R0.9"])
+
+
+def _table_4() -> Iterator[str]:
+    theirs = {case: {model: _pair(*scores) for model, scores in GRANULARITIES[case].items()} for case in (SOLAR, M4)}
+    names = {"seasonal naive": "seasonal-naive", "ARIMA": "arima", "DeepState": "deepstate",
+             "DeepAR, our recipe": "deepar", "our default": "default"}  # fmt: skip
+    for words, model in names.items():
+        ours = [_scores("granularities", case, model) for case in (SOLAR, M4)]
+        yield f"| {words} | {ours[0]} | | {ours[1]} | |"
+    ets = _here("granularities", M4, "ets")
+    wide = f"{float(ets['R0.5']):.3f} / {float(ets['R0.9']):.0f} (its intervals explode on some series)"
+    yield f"| ETS | {_scores('granularities', SOLAR, 'ets')} | | {wide} | |"
+    yield f"| TRMF | {_scores('granularities', SOLAR, 'trmf')} | {theirs[SOLAR]['trmf']} | | |"
+    short = {row["case"]: row for row in trials(rows(RESULTS, "granularities")) if row["model"] == "paper"}
+    for words, model in (("DeepAR, the paper's settings", "deepar-paper"), ("the paper's model", "paper")):
+        cells = []
+        for case in (SOLAR, M4):
+            tried = "trials only" if model == "paper" and case in short else "not run yet"
+            cells.append(_scores("granularities", case, model) if _recorded("granularities", case, model) else tried)
+        yield f"| {words} | {cells[0]} | {theirs[SOLAR][model]} | {cells[1]} | {theirs[M4][model]} |"
+    (budget,) = {row["budget"] for row in short.values()}
+    train = presets.solar().train
+    steps = f"{int(short[SOLAR]['steps']):,} and {int(short[M4]['steps']):,}"
+    whole = f"{train.epochs * ((train.windows or 0) // train.batch):,}"
+    yield f"The trials of the paper's model ended after {budget} minutes, at {steps} of {whole} steps"
+    took = [f"{float(_here('granularities', case, 'default')['minutes']):.1f}" for case in (SOLAR, M4)]
+    yield f"took {took[0]} minutes on solar and {took[1]} on M4"
+
+
+def _synthetic() -> Iterator[str]:
+    head, lines = synthetic.table(counted(rows(RESULTS, "synthetic")))
+    found = {line[0]: dict(zip(head, line, strict=True)) for line in lines}
+    shown = [found[t0] for t0 in ("24", "96", "192")]
+    ours = [f"{float(one['transformer']):.3f}" for one in shown]
+    yield f"| Transformer | {' | '.join(ours)} |"
+    lowest = [min(float(one[f"deepar-{hidden}"]) for hidden in synthetic.HIDDEN) for one in shown]
+    yield f"| best DeepAR of five sizes | {' | '.join(f'{score:.3f}' for score in lowest)} |"
+    yield f"the noise alone gives {synthetic.NOISE[0]:.3f}"
+    yield "(section 5.1)"
+
+
+def _main_and_matching() -> Iterator[str]:
+    naive = _scores("main", "electricity-c-fortnight, 1 day x 7", "seasonal-naive")
+    yield f"electricity-c has {naive}, the paper's model {_pair(*MAIN['electricity-c, 1 day x 7']['paper'])}"
+    left, refused = MATCHING.traced(RESULTS)
+    assert not refused
+    share = {model: [f"{100 * left[CASE, model]['shares'][mark]:.0f} %" for mark in MARKS] for model in ("k=1", "k=6")}
+    yield f"k = 6 gives {share['k=6'][0]} of a head's weight"
+    (tops, spikes), few = share["k=1"], share["k=6"][1]
+    yield f"and {few} to lone spikes of the same height; k = 1 gives {tops} and {spikes}"
+    one, six = (_here("matching", CASE, model) for model in ("k=1", "k=6"))
+    losses, errors = ([float(row[name]) for row in (six, one)] for name in ("validation_nll", "R0.5"))
+    assert losses[0] < losses[1]
+    assert errors[0] > errors[1]
+    loss = f"lower ({losses[0]:.2f} against {losses[1]:.2f})"
+    yield f"{loss}, but R0.5 is higher ({errors[0]:.3f} against {errors[1]:.3f})"
+
+
+def _claims() -> Iterator[str]:
+    found, (traces, refused) = CLAIMS_TABLE.recorded(RESULTS), CLAIMS_TABLE.traced(RESULTS)
+    assert not refused
+    for claim, verdict in CLAIMS_TABLE.tables(found, traces)[0].lines:
+        yield f"- {claim}: {verdict}"
+
+
+PARTS = (_table_4, _synthetic, _main_and_matching, _claims)
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+def test_the_results_are_what_the_rows_say(part: Callable[[], Iterator[str]]) -> None:
+    shown = _shown()
+    assert [sentence for sentence in part() if sentence not in shown] == []
+
+
+def test_no_figure_is_without_a_row() -> None:
+    left = _shown()
+    for sentence in sorted((sentence for part in PARTS for sentence in part()), key=len, reverse=True):
+        left = left.replace(sentence, "")
+    # What every table is headed with.
+    left = re.sub(r"R0\.[59]", "", left)
+    assert re.findall(r"\d+\.\d+|\d+ %|\d+ of \d+|[\d.]+ minutes|[\d.]+ times as", left) == []
+
+
+def test_every_experiment_is_listed_and_every_picture_exists() -> None:
+    assert [name for name in EXPERIMENTS if f"`{name}`" not in PAGE] == []
+    for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", PAGE):
+        assert (ROOT / "docs" / picture).exists()
