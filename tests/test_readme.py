@@ -288,5 +288,5 @@ def test_the_scores_of_the_methods_in_the_docs_are_those_of_their_rows() -> None
     for name, words in names.items():
         scores = [found[name, method, samples] for method, samples in
                   (("direct", ""), ("two-way", ""), ("two-way", "100"))]  # fmt: skip
-        cells = " | ".join(f"{float(row['R0.5']):.4f} / {float(row['R0.9']):.4f}" for row in scores)
+        cells = " | ".join(_pair(row["R0.5"], row["R0.9"]) for row in scores)
         assert f"| {words} | {cells} |" in text
