@@ -19,6 +19,7 @@ html_title = f"logsparse {release}"
 myst_heading_anchors = 3
 nb_execution_mode = "off"  # the tests execute the notebook; the site shows the outputs it was saved with
 
+napoleon_google_docstring = False  # numpy style; else "name: text" under a field is taken for a type
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
@@ -26,13 +27,16 @@ default_role = "literal"  # docstrings write `name` for code
 copybutton_exclude = ".linenos, .gp, .go"
 
 
+PLAIN = r"\||(?<=\w)_(?!\w)|(?<![\\\w*])\*\*(?=\w)(?!.*\*\*)"
+
+
 def escape_docstring(*event: Any) -> None:
-    """Escape what is plain text in a docstring and markup in reST: |y|, names that end in an underscore."""
+    """Escape what is plain text in a docstring and markup in reST: |y|, names_, **settings."""
     lines: list[str] = event[-1]
     for i, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
             parts = re.split("(`[^`]*`)", line)
-            parts[::2] = [re.sub(r"\||(?<=\w)_(?!\w)", r"\\\g<0>", part) for part in parts[::2]]
+            parts[::2] = [re.sub(PLAIN, r"\\\g<0>", part) for part in parts[::2]]
             lines[i] = "".join(parts)
 
 
