@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz check format bench sanitize clean
+.PHONY: help setup demo test fuzz check format docs bench sanitize clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -38,6 +38,10 @@ format: setup ## let ruff and clang-format rewrite what they can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i native/*.h native/*.cpp
+
+docs: setup ## build the documentation site in build/docs; warnings and broken links are errors
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html -d build/doctrees docs build/docs
+	@echo build/docs/index.html
 
 bench: setup ## run the benchmarks; tables on screen, JSON in benchmarks/results
 	for file in load headline attention convolution train; do $(BIN)/python benchmarks/$$file.py || exit 1; done
