@@ -246,9 +246,7 @@ static void use(const std::string& name) {
 }
 
 NB_MODULE(_native, m) {
-  m.doc() =
-      "logsparse CPU attention kernel: addresses and strides in, memory filled; logsparse.attention.native is its "
-      "face.";
+  m.doc() = "CPU kernel of logsparse: fills memory given by addresses and strides, for logsparse.attention.native.";
   m.def("forward", &forward, nb::arg("tensors"), nb::arg("sizes"), nb::arg("distances"), nb::arg("lse"),
         nb::arg("starts"), nb::arg("seed"), nb::arg("dropout"), "Fill out (the fourth tensor) and lse from q, k, v.");
   m.def("backward", &backward, nb::arg("tensors"), nb::arg("sizes"), nb::arg("distances"), nb::arg("lse"),

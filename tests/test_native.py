@@ -194,7 +194,7 @@ def test_the_backward_operator_refuses_gradients_of_another_shape() -> None:
     out, lse = torch.ops.logsparse.attend(x, x, x, [0, 1], 0, 0.0, None, None)
     wrong = [(out[:, :, :5], out, lse), (out.double(), out, lse), (out, out[:, :, :5], lse), (out, out, lse[:, :, :5])]
     for grad, kept, sums in (*wrong, (out, out, lse.mT.mT[:, :1])):
-        with pytest.raises(LogsparseError, match="as the forward pass gave it"):
+        with pytest.raises(LogsparseError, match="as returned by the forward pass"):
             torch.ops.logsparse.attend_backward(grad, [x, x, x, kept, sums], [0, 1], 0, 0.0, None, None)
 
 

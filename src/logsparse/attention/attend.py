@@ -90,6 +90,7 @@ class Backend:
     step: Step | None = None
     """The function of `attend_step`; None if it has none."""
     step_dtypes: tuple[torch.dtype, ...] | None = None
+    """Types that the step serves; None: the same as `dtypes`."""
 
     def unserved(self, call: Call) -> str | None:
         """Return why it does not serve this call; None if it does."""
@@ -163,9 +164,8 @@ def choose(name: str, call: Call) -> Backend:
 def choose_step(q: Tensor) -> Step:
     """Return the first one-position function of the table that serves q."""
     for backend in TABLE:
-        fits = (backend.devices is None or q.device.type in backend.devices) and (
-            backend.step_dtypes is None or q.dtype in backend.step_dtypes
-        )
+        dtypes = backend.step_dtypes or backend.dtypes
+        fits = (backend.devices is None or q.device.type in backend.devices) and (dtypes is None or q.dtype in dtypes)
         if backend.step is not None and fits and backend.missing(q, q) is None:
             return backend.step
     raise AssertionError("shifted serves everything")

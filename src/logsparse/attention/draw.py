@@ -123,17 +123,17 @@ def _draw_strip(axes: Axes, received: Cells, level: int, colours: Colours) -> No
         axes.broken_barh(strips, place, facecolor=colour, edgecolor=colour, linewidth=0.3, zorder=3)
 
 
-def _draw_lines(axes: Axes, pattern: Pattern, listeners: Cells, level: int, half: float) -> None:
+def _draw_lines(axes: Axes, pattern: Pattern, receivers: Cells, level: int, half: float) -> None:
     from matplotlib.collections import LineCollection, PolyCollection
 
-    last = int(listeners[-1])
+    last = int(receivers[-1])
     if last >= CELLS_SHOWN:
-        runs = _runs(_attended(pattern, last)) if len(listeners) == 1 else []
+        runs = _runs(_attended(pattern, last)) if len(receivers) == 1 else []
         top, foot = level - half, level - 1 + half
         wedges = [[(last, top), (a - 0.5, foot), (b + 0.5, foot)] for a, b in runs]
         axes.add_collection(PolyCollection(wedges, facecolor=INK, edgecolor=INK, alpha=0.25, linewidth=0.4))
         return
-    for row in listeners if last < LINES_SHOWN else listeners[-1:]:
+    for row in receivers if last < LINES_SHOWN else receivers[-1:]:
         lines = [[(row, level), (cell, level - 1)] for cell in _attended(pattern, int(row))]
         colour, width = (INK, 1.1) if row == last else ("#a9b4c2", 0.5)
         axes.add_collection(LineCollection(lines, colors=colour, linewidths=width, zorder=1 + (row == last)))
