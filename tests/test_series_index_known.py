@@ -64,11 +64,11 @@ def test_new_series_are_joined_after_the_known_ones() -> None:
     more = named(("c", "b"), [7, 7], ("green", "blue"))
     joined = known.joined(more, more.lengths)
     assert joined.ids == ("a", "b", "c")
-    assert (joined.born_A // HOUR).tolist() == [0, 3, 7]
+    assert (joined.first_A // HOUR).tolist() == [0, 3, 7]
     assert joined.categories == {"colour": ("red", "blue", "green")}
     again = SeriesIndex.from_dict(joined.to_dict())
     assert (again.ids, again.categories) == (joined.ids, joined.categories)
-    assert again.born_A.tolist() == joined.born_A.tolist()
+    assert again.first_A.tolist() == joined.first_A.tolist()
     np.testing.assert_array_equal(again.size_A, joined.size_A)
 
 

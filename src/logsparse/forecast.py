@@ -14,11 +14,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from logsparse.checks import a_path, suggest, whole
-from logsparse.data.columns import ID, TIME, Columns, ColumnSpec, as_given
+from logsparse.data.columns import ID, TIME, Columns, ColumnSpec, validate_columns
 from logsparse.data.frame import join_future, to_panel
 from logsparse.data.grid import to_native
 from logsparse.data.panel import Floats, Panel, SeriesId
-from logsparse.data.series_index import check_columns, keep, recall
+from logsparse.data.series_index import check_columns, pack_panel, unpack_panel
 from logsparse.data.times import When, clock_time, stamps
 from logsparse.errors import ConfigError, DataError, NotFittedError, StepUnknownError, shown
 from logsparse.process import refuse_forked
@@ -213,7 +213,7 @@ class Forecaster(ABC):
     def fit(self, data: Any, *, until: When | None = None, **columns: Unpack[Columns]) -> Self:
         """Learn from a frame, a file or a Panel, up to and including the time `until`."""
         self.check()
-        given = as_given(columns)
+        given = validate_columns(columns)
         panel = to_panel(data, **given)
         if until is not None:
             panel = panel.until(clock_time(panel, until))
@@ -264,7 +264,7 @@ class Forecaster(ABC):
         if not hasattr(self, "panel_"):
             raise NotFittedError(self)
         place = a_path("A model is saved to the path of a folder.", path, hint='write save("model").')
-        facts, values = keep(self.panel_, self._remembered() if history else 1)
+        facts, values = pack_panel(self.panel_, self._remembered() if history else 1)
         learned, arrays = self._state()
         # A step that was inferred stays inferred, so that later data of another step are refused and not squeezed.
         freq = {"freq": facts["freq"]} if self.columns_.get("freq") is not None else {}
@@ -295,7 +295,9 @@ class Forecaster(ABC):
                 )
         self = cls(**{**settings, **changed})
         self.check()
-        self.panel_ = recall(written.series["panel"], None if written.history is None else as_arrays(written.history))
+        self.panel_ = unpack_panel(
+            written.series["panel"], None if written.history is None else as_arrays(written.history)
+        )
         self.columns_ = written.config["columns"]
         check_columns(ColumnSpec.of(self.columns_), self.panel_, history=written.history is not None)
         self._restore(written.series["learned"], as_arrays(written.weights))

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from logsparse.attention.maps import Attention, attention_of
 from logsparse.checks import a_path, above_zero, truth, whole
 from logsparse.config import Config, Method
-from logsparse.data.columns import Columns, as_given
+from logsparse.data.columns import Columns, validate_columns
 from logsparse.data.features import Features
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel, SeriesId
@@ -174,7 +174,7 @@ class LogSparse(Forecaster):
 
         `validation` are other series to validate with; without them, the last part of each series serves.
         """
-        given = as_given(columns)
+        given = validate_columns(columns)
         self._folder = None if folder is None else _run_folder(folder)
         self._validation = None if validation is None else to_panel(validation, **given)
         return super().fit(data, until=until, **given)

@@ -18,8 +18,7 @@ import polars as pl
 
 from logsparse.checks import keywords, listed
 from logsparse.data.calendar import Step
-from logsparse.data.panel import TROUBLE
-from logsparse.data.times import zoned
+from logsparse.data.times import READER_ERRORS, zoned
 from logsparse.errors import ConfigError, DataError, shown
 
 ID, TIME, TARGET, CUTOFF = "unique_id", "ds", "y", "cutoff"
@@ -84,13 +83,13 @@ class ColumnSpec:
         return list(dict.fromkeys(chain(*self._uses().values())))
 
 
-def as_given(columns: Columns) -> Columns:
+def validate_columns(columns: Columns) -> Columns:
     """What was given, checked, as plain text and lists: it is read more than once, and saved with a model."""
     checked = ColumnSpec.of(columns)
     return cast("Columns", {name: getattr(checked, name) for name in columns})
 
 
-def names_once(names: Iterable[object]) -> list[str]:
+def unique_names(names: Iterable[object]) -> list[str]:
     """Names as text, the second of two equal ones marked, so that a table can hold them all."""
     found: dict[str, None] = {}
     for name in map(str, names):
@@ -103,7 +102,7 @@ def names_once(names: Iterable[object]) -> list[str]:
     return list(found)
 
 
-def refuse_doubles(found: Iterable[str], used: Iterable[str]) -> None:
+def refuse_duplicates(found: Iterable[str], used: Iterable[str]) -> None:
     """A column that is read must be there once; others may come as often as they like."""
     wanted = set(used)
     for name in found:
@@ -117,7 +116,7 @@ def refuse_doubles(found: Iterable[str], used: Iterable[str]) -> None:
 
 def require(found: Sequence[str], names: Sequence[str]) -> None:
     """All these columns, each once."""
-    refuse_doubles(found, names)
+    refuse_duplicates(found, names)
     found = [name for name in found if _AGAIN not in name]
     missing = [name for name in names if name not in found]
     if not missing:
@@ -179,7 +178,7 @@ def _numbers(name: str, values: list[Any], kinds: set[type], *, ids: bool) -> pl
     if kinds == {Integral} and all(-_WIDEST < value < _WIDEST for value in present):
         return pl.Series(name, [None if value is None else int(value) for value in values], strict=False)
     if kinds == {Decimal} and all(value.is_finite() for value in present):
-        with suppress(*TROUBLE):
+        with suppress(*READER_ERRORS):
             column = pl.Series(name, values)
             if column.to_list() == values:  # polars drops those that have more digits than it can hold together
                 return column
@@ -197,7 +196,7 @@ def _others(name: str, values: list[Any], kinds: set[type]) -> pl.Series:
         return texts(name, values)
     try:
         column = pl.Series(name, values, strict=False)
-    except TROUBLE:
+    except READER_ERRORS:
         return texts(name, values)
     if column.dtype == pl.Object or column.null_count() != values.count(None):
         return texts(name, values)

@@ -33,7 +33,7 @@ def chunks(length_R: Ints) -> Iterator[tuple[Ints, Ints]]:
         yield row_N, flat_N - (end_R - length_R)[row_N]
 
 
-class Moments:
+class Statistics:
     """Mean and deviation of chunks, merged so that a large mean does not swallow a small deviation."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Features:
         names = tuple(features_for(panel.freq) if names is None else names)
         _check_names(names, panel.freq)
         _check_covariates(panel, covariates)
-        moments = [*_calendar_moments(panel, names), *(_covariate_moments(panel, name) for name in covariates)]
+        moments = [*_calendar_statistics(panel, names), *(_covariate_statistics(panel, name) for name in covariates)]
         # A constant feature tells nothing: with deviation 1 it becomes 0 in training and stays finite later.
         # (Chunks of equal float32 values have an exact mean in float64, so that its deviation is 0 and not almost 0.)
         std = tuple(s or 1.0 for _, s in moments)
@@ -202,10 +202,10 @@ def _field(name: str, local: Ints) -> Ints:
     return np.asarray(date.astype("datetime64[Y]").astype(np.int64) + 1970)
 
 
-def _calendar_moments(panel: Panel, names: Sequence[str]) -> list[tuple[float, float]]:
+def _calendar_statistics(panel: Panel, names: Sequence[str]) -> list[tuple[float, float]]:
     # Series that begin and end together have the same calendar: count it once, with their number as weight.
     spans_R2, count_R = np.unique(np.stack((panel.starts, panel.lengths), axis=1), axis=0, return_counts=True)
-    moments = [Moments() for _ in names]
+    moments = [Statistics() for _ in names]
     for row_N, step_N in chunks(spans_R2[:, 1]):
         local_N = _local(panel, panel.freq.add(spans_R2[row_N, 0], step_N))
         for name, moment in zip(names, moments, strict=True):
@@ -214,8 +214,8 @@ def _calendar_moments(panel: Panel, names: Sequence[str]) -> list[tuple[float, f
     return [moment.result() for moment in moments]
 
 
-def _covariate_moments(panel: Panel, name: str) -> tuple[float, float]:
-    moment = Moments()
+def _covariate_statistics(panel: Panel, name: str) -> tuple[float, float]:
+    moment = Statistics()
     for row_N, step_N in chunks(panel.lengths):
         raw_N = panel.covariates[name][panel.indptr[row_N] + step_N].astype(np.float64)
         seen_N = ~np.isnan(raw_N)

@@ -5,18 +5,38 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
 import polars as pl
 
-from logsparse.data.columns import names_once
-from logsparse.data.panel import A_COLUMN_BESIDE, CSV_TIMES, check_memory, check_path, reading
-from logsparse.errors import DataError
+from logsparse.data.columns import unique_names
+from logsparse.data.times import READER_ERRORS
+from logsparse.errors import DataError, LogsparseError
 from logsparse.storage import unwritable, whole_file
 
+_FILE_KINDS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".feather": "feather",
+    ".arrow": "feather",
+    ".ipc": "feather",
+}
+_RESULT = "The result"
+# Measured peaks while a table is read (docs/data.md): ids, times, order and values of a row; a column beside them.
+BYTES_PER_LONG_ROW, BYTES_PER_EXTRA_CELL = 120, 16
+# A cell of the panel, and one of a wide table's columns that are read at once.
+BYTES_PER_CELL, BYTES_PER_CELL_READ = 4, 16
+# Of the size of a csv file: its text and the table made of it.
+CSV_FACTOR = 3
+_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _NO_VALUE = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
 # A whole field such as 3,14: where something else separates, the comma is a decimal point.
 _DECIMAL_COMMA = r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?"
@@ -28,13 +48,74 @@ _ROWS_TO_INFER = 10_000
 _PACKED = (b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x9c", b"x\xda")
 
 
+@dataclass(frozen=True)
+class _Part:
+    path: Path
+    lazy: pl.LazyFrame
+    schema: pl.Schema
+
+
+def scan(path: Path, *, ids: str | None = None, needed: Sequence[str] = ()) -> pl.LazyFrame:
+    """A parquet, csv or feather file, or a folder of parquet parts; parquet columns stay on disk until asked for.
+
+    `ids` names the column that a csv file must give as it is written, `needed` those that all parts must have.
+    """
+    with reading(path=path):
+        lazy = _scan(path, ids, needed)
+        lazy.collect_schema()
+    return lazy
+
+
+def _scan(path: Path, ids: str | None, needed: Sequence[str]) -> pl.LazyFrame:
+    check_path(path)
+    if path.is_dir():
+        return scan_folder(path, needed)
+    kind = _FILE_KINDS.get(path.suffix.lower())
+    if kind is None:
+        raise DataError.unreadable(path, f"a file that ends in {path.suffix or 'nothing'}")
+    if kind == "parquet":
+        return pl.scan_parquet(path, glob=False)
+    if kind == "csv":
+        return read_csv(path, ids).lazy()
+    return pl.scan_ipc(path, glob=False)
+
+
+def collect(lazy: pl.LazyFrame, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """These columns of a table, or all."""
+    with reading():
+        return (lazy if columns is None else lazy.select(columns)).collect()
+
+
+def schema_of(lazy: pl.LazyFrame) -> pl.Schema:
+    """Names and types, without reading."""
+    with reading():
+        return lazy.collect_schema()
+
+
+def count_rows(lazy: pl.LazyFrame) -> int:
+    """The number of rows; of a parquet or feather file by what it says of itself, without reading."""
+    return int(collect(lazy.select(pl.len())).item())
+
+
+def collect_whole(lazy: pl.LazyFrame) -> pl.DataFrame:
+    """All columns, if they fit into memory."""
+    height, width = count_rows(lazy), len(schema_of(lazy))
+    check_memory(height * width * BYTES_PER_EXTRA_CELL, f"{height} rows of {width} columns")
+    return collect(lazy)
+
+
+def read(path: Path, *, ids: str | None = None) -> pl.DataFrame:
+    """The whole file."""
+    return collect_whole(scan(path, ids=ids))
+
+
 def read_csv(path: Path, ids: str | None) -> pl.DataFrame:
     """The whole file; the column named `ids` stays exactly as written, 007 and NA included. Times stay text."""
-    check_memory(CSV_TIMES * path.stat().st_size, f"the rows of {path}")
+    check_memory(CSV_FACTOR * path.stat().st_size, f"the rows of {path}")
     try:
         head = _head(path)
         separator = max(",;\t", key=(head or [""])[0].count)
-        names = names_once(next(csv.reader(head, delimiter=separator), []))
+        names = unique_names(next(csv.reader(head, delimiter=separator), []))
         return _without_blank_lines(_read(path, separator, names, ids, head[1:]))
     except csv.Error as error:
         raise DataError.unreadable(path, f"a first line that is no header ({error})") from error
@@ -94,16 +175,6 @@ def _typed(path: Path, separator: str, names: list[str], *, comma: bool) -> pl.D
 def _without_blank_lines(table: pl.DataFrame) -> pl.DataFrame:
     blank = table.select(pl.all_horizontal(pl.all().is_null())).to_series()
     return table.filter(~blank) if blank.any() else table
-
-
-_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-
-
-@dataclass(frozen=True)
-class _Part:
-    path: Path
-    lazy: pl.LazyFrame
-    schema: pl.Schema
 
 
 def scan_folder(folder: Path, needed: Sequence[str]) -> pl.LazyFrame:
@@ -175,76 +246,9 @@ def _disagree(name: str, got: str) -> DataError:
     )
 
 
-FileKinds = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".feather": "feather",
-    ".arrow": "feather",
-    ".ipc": "feather",
-}
-_RESULT = "The result"
-
-
-def scan(path: Path, *, ids: str | None = None, needed: Sequence[str] = ()) -> pl.LazyFrame:
-    """A parquet, csv or feather file, or a folder of parquet parts; parquet columns stay on disk until asked for.
-
-    `ids` names the column that a csv file must give as it is written, `needed` those that all parts must have.
-    """
-    with reading(path=path):
-        lazy = _scan(path, ids, needed)
-        lazy.collect_schema()
-    return lazy
-
-
-def _scan(path: Path, ids: str | None, needed: Sequence[str]) -> pl.LazyFrame:
-    check_path(path)
-    if path.is_dir():
-        return scan_folder(path, needed)
-    kind = FileKinds.get(path.suffix.lower())
-    if kind is None:
-        raise DataError.unreadable(path, f"a file that ends in {path.suffix or 'nothing'}")
-    if kind == "parquet":
-        return pl.scan_parquet(path, glob=False)
-    if kind == "csv":
-        return read_csv(path, ids).lazy()
-    return pl.scan_ipc(path, glob=False)
-
-
-def collect(lazy: pl.LazyFrame, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """These columns of a table, or all."""
-    with reading():
-        return (lazy if columns is None else lazy.select(columns)).collect()
-
-
-def schema_of(lazy: pl.LazyFrame) -> pl.Schema:
-    """Names and types, without reading."""
-    with reading():
-        return lazy.collect_schema()
-
-
-def rows_of(lazy: pl.LazyFrame) -> int:
-    """The number of rows; of a parquet or feather file by what it says of itself, without reading."""
-    return int(collect(lazy.select(pl.len())).item())
-
-
-def collect_whole(lazy: pl.LazyFrame) -> pl.DataFrame:
-    """All columns, if they fit into memory."""
-    height, width = rows_of(lazy), len(schema_of(lazy))
-    check_memory(height * width * A_COLUMN_BESIDE, f"{height} rows of {width} columns")
-    return collect(lazy)
-
-
-def read(path: Path, *, ids: str | None = None) -> pl.DataFrame:
-    """The whole file."""
-    return collect_whole(scan(path, ids=ids))
-
-
 def check_writable(path: Path, *, folder: bool = False) -> None:
     """Refuse, before the work begins, a path that could not be written after it; a `folder` is one to write into."""
-    if not folder and path.suffix.lower() not in FileKinds:
+    if not folder and path.suffix.lower() not in _FILE_KINDS:
         raise DataError(
             "Results are written as parquet, csv or feather.",
             got=f"{path}",
@@ -268,7 +272,7 @@ def check_writable(path: Path, *, folder: bool = False) -> None:
 def write(table: pl.DataFrame, path: Path) -> None:
     """To parquet, csv or feather by the ending of the name; the old table or the new is there, never half of one."""
     check_writable(path)
-    kind = FileKinds[path.suffix.lower()]
+    kind = _FILE_KINDS[path.suffix.lower()]
     try:
         with whole_file(path, _RESULT) as file:
             if kind == "parquet":
@@ -279,3 +283,93 @@ def write(table: pl.DataFrame, path: Path) -> None:
                 table.write_ipc(file)
     except pl.exceptions.PolarsError as error:
         raise unwritable(_RESULT, path, str(error)) from error
+
+
+def check_memory(needed: float, of: str) -> None:
+    """Refuse what would not fit into the memory that is free now."""
+    free = available()
+    if needed > free:
+        raise DataError(
+            "A table must fit into memory.",
+            got=f"{of}, which take about {needed / 2**30:.1f} GiB where {free / 2**30:.1f} GiB are free",
+            hint="read fewer series, a shorter span or fewer columns at a time, or use a machine with more memory.",
+        )
+
+
+def available() -> int:
+    """Bytes that this process may still take: what the machine, the container and the shell's limit leave."""
+    return min(_of_machine(), _of_container(), _of_limit())
+
+
+def _of_machine() -> int:
+    with suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _of_container() -> int:
+    """By the limits of control groups as they are seen from within, of either version; files count as free."""
+    left = [2**63]
+    for folder, most, taken in (
+        ("/sys/fs/cgroup", "memory.max", "memory.current"),
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        with suppress(OSError, ValueError):
+            stat = dict(line.split() for line in (Path(folder) / "memory.stat").read_text().splitlines())
+            cached = int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))
+            left.append(int((Path(folder) / most).read_text()) - int((Path(folder) / taken).read_text()) + cached)
+    return max(min(left), 0)
+
+
+def _of_limit() -> int:
+    """By `ulimit -v`, where there is one."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        most, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if most != resource.RLIM_INFINITY:
+            taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+            return max(most - taken, 0)
+    return 2**63
+
+
+@contextmanager
+def reading(*, path: Path | None = None, column: str | None = None) -> Iterator[None]:
+    """Turn whatever a reader raises into a DataError; our own errors, MemoryError and Ctrl-C pass."""
+    try:
+        yield
+    except (LogsparseError, MemoryError):
+        raise
+    except READER_ERRORS as error:
+        if path is not None:
+            raise DataError.unreadable(path, _reported(error)) from error
+        raise DataError(
+            "A table must be readable to its end." if column is None else f"The column {column!r} must be readable.",
+            got=_reported(error),
+            hint="collect or open it with polars alone to see what is wrong."
+            if column is None
+            else "write it as numbers, text or times first.",
+        ) from error
+
+
+def _reported(error: BaseException) -> str:
+    polars = isinstance(error, (pl.exceptions.PolarsError, pl.exceptions.PanicException))
+    said = getattr(error, "strerror", None) or str(error)
+    text = next((line for line in said.splitlines() if line.strip()), type(error).__name__)
+    return f"what {'polars' if polars else 'the reader'} reports as: {text.rstrip('.')}"
+
+
+def check_path(path: Path) -> None:
+    """Refuse, before anything is opened, what is no regular file or folder, and names that polars cannot open."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise DataError.unreadable(path, "a name that is not UTF-8", "rename it.") from error
+    try:
+        mode = path.stat().st_mode  # of what a link leads to
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+        raise DataError.unreadable(path, "no such file") from error
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        # A pipe blocks until someone writes, and some devices never end.
+        raise DataError.unreadable(path, "a pipe, socket or device", "write its content to a file first.")

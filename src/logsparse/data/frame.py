@@ -6,27 +6,40 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Unpack
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 import numpy as np
 import polars as pl
 
 from logsparse.data.calendar import Ints
-from logsparse.data.columns import Columns, ColumnSpec, refuse_doubles, require
-from logsparse.data.files import collect, rows_of, schema_of
+from logsparse.data.columns import Columns, ColumnSpec, refuse_duplicates, require
+from logsparse.data.files import (
+    BYTES_PER_CELL,
+    BYTES_PER_CELL_READ,
+    BYTES_PER_EXTRA_CELL,
+    BYTES_PER_LONG_ROW,
+    check_memory,
+    collect,
+    count_rows,
+    schema_of,
+)
 from logsparse.data.grid import (
     Library,
     Rows,
     check_size,
-    lay_out,
     number_series,
+    place_on_grid,
     read_category,
     read_numbers,
-    take_lazily,
+    scan_native,
 )
-from logsparse.data.panel import A_CELL, A_CELL_READ, A_COLUMN_BESIDE, A_LONG_ROW, Floats, Origin, Panel, check_memory
+from logsparse.data.panel import Floats, Origin, Panel
 from logsparse.data.times import looks_like_times, on_clock
 from logsparse.errors import DataError
+
+if TYPE_CHECKING:
+    from narwhals.typing import IntoDataFrame
 
 # S series, L steps of a wide table
 
@@ -36,26 +49,30 @@ _UNNAMED = ("", "Unnamed: 0")
 
 log = logging.getLogger("logsparse")
 
+Data: TypeAlias = "IntoDataFrame | pl.LazyFrame | str | Path | Panel"
+"""What `fit`, `backtest` and `to_panel` accept: a frame, the path of a file or folder, or a panel."""
 
-def to_panel(data: Any, **columns: Unpack[Columns]) -> Panel:
+
+def to_panel(data: Data, **columns: Unpack[Columns]) -> Panel:
     """Long (`unique_id, ds, y`) or wide (time column + one column a series) frames and files; a Panel stays itself."""
     ask = ColumnSpec.of(columns)
     if isinstance(data, Panel):
         return data
-    table, library = take_lazily(data, ids=ask.id_col, needed=ask.used)
-    if not schema_of(table) or (height := rows_of(table)) == 0:
+    table, library = scan_native(data, ids=ask.id_col, needed=ask.used)
+    if not schema_of(table) or (height := count_rows(table)) == 0:
         raise DataError("A frame must have rows.", got="an empty frame", hint="check what was read or filtered.")
     table = _without_row_numbers(table, ask)
     time_col = _wide_by(table, ask)
     if time_col is None:
         require(list(schema_of(table)), ask.used)
-        beside = A_COLUMN_BESIDE * (len(ask.covariates) + len(ask.static))
-        check_memory(height * (A_LONG_ROW + beside), f"{height} rows")
+        beside = BYTES_PER_EXTRA_CELL * (len(ask.covariates) + len(ask.static))
+        check_memory(height * (BYTES_PER_LONG_ROW + beside), f"{height} rows")
         return _from_long(collect(table, ask.used), ask, library)
     log.info("recognised a wide table: time column %r, one column a series", time_col)
     width = len(schema_of(table))
     check_memory(
-        height * (A_CELL * width + A_CELL_READ * min(width, _COLUMNS_AT_ONCE)), f"{height} rows of {width} columns"
+        height * (BYTES_PER_CELL * width + BYTES_PER_CELL_READ * min(width, _COLUMNS_AT_ONCE)),
+        f"{height} rows of {width} columns",
     )
     return _from_wide(table, ask, time_col, library)
 
@@ -105,13 +122,13 @@ def _wide_by(table: pl.LazyFrame, ask: ColumnSpec) -> str | None:
             got=f"{'text' if schema[odd[0]] == pl.String else schema[odd[0]]} in {odd[0]!r}",
             hint="leave that column out; if the table is long, name its columns with id_col= and target_col=.",
         )
-    refuse_doubles(schema, schema)
+    refuse_duplicates(schema, schema)
     return time_col
 
 
 def _from_long(table: pl.DataFrame, ask: ColumnSpec, library: Library) -> Panel:
     ids, codes = number_series(table, ask.id_col)
-    rows, freq, origin = lay_out(ids, codes, table[ask.time_col], ask.freq)
+    rows, freq, origin = place_on_grid(ids, codes, table[ask.time_col], ask.freq)
     begins = rows.begins
     steps = freq.steps(rows.times[begins][rows.codes], rows.times)
     lengths = steps[np.append(begins[1:], rows.times.size) - 1] + 1
@@ -135,7 +152,7 @@ def _from_long(table: pl.DataFrame, ask: ColumnSpec, library: Library) -> Panel:
         static={name: read_category(table[name], rows) for name in ask.static},
         origin=Origin(library, "long", *origin),
     )
-    return _begun(panel)
+    return _trim_leading_gaps(panel)
 
 
 def _from_wide(table: pl.LazyFrame, ask: ColumnSpec, time_col: str, library: Library) -> Panel:
@@ -143,7 +160,7 @@ def _from_wide(table: pl.LazyFrame, ask: ColumnSpec, time_col: str, library: Lib
     # The times come with the first columns: a read of their own would cost as much again.
     first = collect(table, [time_col, *names[:_COLUMNS_AT_ONCE]])
     stamps = first.drop_in_place(time_col)
-    rows, freq, origin = lay_out((), np.zeros(len(stamps), np.int64), stamps, ask.freq)
+    rows, freq, origin = place_on_grid((), np.zeros(len(stamps), np.int64), stamps, ask.freq)
     cells = freq.steps(np.full_like(rows.times, rows.times[0]), rows.times)
     length = int(cells[-1]) + 1
     check_size(rows, freq, np.array([length]), len(names) + len(ask.covariates))
@@ -174,7 +191,7 @@ def _from_wide(table: pl.LazyFrame, ask: ColumnSpec, time_col: str, library: Lib
         covariates={name: np.tile(into, len(names)) for name, into in shared.items()},
         origin=Origin(library, "wide", *origin),
     )
-    return _begun(panel)
+    return _trim_leading_gaps(panel)
 
 
 def _columns(table: pl.LazyFrame, names: list[str]) -> Iterator[pl.Series]:
@@ -186,7 +203,7 @@ def _columns(table: pl.LazyFrame, names: list[str]) -> Iterator[pl.Series]:
         yield from collect(table, names[begin : begin + _COLUMNS_AT_ONCE])
 
 
-def _begun(panel: Panel) -> Panel:
+def _trim_leading_gaps(panel: Panel) -> Panel:
     """The panel without the empty steps before each series' first value: they are no part of its life.
 
     A wide table cannot leave them out and a long one need not write them, so neither may decide about a series' age.
@@ -222,7 +239,7 @@ def _begun(panel: Panel) -> Panel:
 
 
 @dataclass(frozen=True)
-class _Known:
+class _FutureRows:
     """Rows within the horizon: of which series, how many steps after its end, and where in the table."""
 
     series: Ints
@@ -230,7 +247,7 @@ class _Known:
     row: Ints
 
 
-def join_future(panel: Panel, future: Any, horizon: int, **columns: Unpack[Columns]) -> Panel:
+def join_future(panel: Panel, future: Data | None, horizon: int, **columns: Unpack[Columns]) -> Panel:
     """The panel with its covariates reaching `horizon` steps beyond each end, from a frame of future rows.
 
     The frame is long, or, for covariates that all series share, a time column and the covariates.
@@ -245,7 +262,7 @@ def join_future(panel: Panel, future: Any, horizon: int, **columns: Unpack[Colum
             hint="give them with predict(future=frame); leave out what is known of the past only.",
         )
     ask = ColumnSpec.of(columns)
-    lazy, _ = take_lazily(future, ids=ask.id_col, needed=[ask.id_col, ask.time_col, *names])
+    lazy, _ = scan_native(future, ids=ask.id_col, needed=[ask.id_col, ask.time_col, *names])
     time_col = time_column(lazy, ask) or ask.time_col
     shared = panel.origin.layout == "wide" and ask.id_col not in schema_of(lazy)
     wanted = [time_col, *names] if shared else [ask.id_col, time_col, *names]
@@ -270,7 +287,7 @@ def join_future(panel: Panel, future: Any, horizon: int, **columns: Unpack[Colum
     return longer
 
 
-def _within(panel: Panel, table: pl.DataFrame, horizon: int, time_col: str, id_col: str | None) -> _Known:
+def _within(panel: Panel, table: pl.DataFrame, horizon: int, time_col: str, id_col: str | None) -> _FutureRows:
     """The rows that count, each on the grid and none twice; rows of the past and of other series do not."""
     late = np.flatnonzero(on_clock(panel, table[time_col]) > panel.ends().min())
     if id_col is None:
@@ -282,10 +299,10 @@ def _within(panel: Panel, table: pl.DataFrame, horizon: int, time_col: str, id_c
     rows = Rows(panel.ids, row, series, times)
     ahead = panel.freq.steps(panel.starts[series], times) - panel.lengths[series]
     off = panel.freq.add(panel.starts[series], panel.lengths[series] + ahead) != times
-    if (astray := off & (times > panel.ends()[series]) & (ahead < horizon)).any():
+    if (off_grid := off & (times > panel.ends()[series]) & (ahead < horizon)).any():
         raise DataError(
             "Future values must stand at the steps to forecast.",
-            got=f"a time off the step of {panel.freq} {rows.first(astray, panel.freq)}",
+            got=f"a time off the step of {panel.freq} {rows.first(off_grid, panel.freq)}",
             hint="write the times as predict() gives them.",
         )
     fits = (ahead >= 0) & (ahead < horizon)
@@ -296,7 +313,7 @@ def _within(panel: Panel, table: pl.DataFrame, horizon: int, time_col: str, id_c
             got=f"two rows {rows.first(twice, panel.freq, 'for')}",
             hint="drop or aggregate the doubles.",
         )
-    return _Known(series[fits], ahead[fits], row[fits])
+    return _FutureRows(series[fits], ahead[fits], row[fits])
 
 
 def _number(panel: Panel, table: pl.DataFrame, id_col: str) -> Ints:

@@ -14,10 +14,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from logsparse.data.calendar import DAY, SECOND, Freq, Ints, Step, every_other_business_day, infer
-from logsparse.data.columns import from_objects, names_once, texts
-from logsparse.data.files import collect, collect_whole, scan, schema_of
-from logsparse.data.panel import A_CELL, TROUBLE, Floats, SeriesId, Static, check_memory, reading
-from logsparse.data.times import moments, to_days, zoned
+from logsparse.data.columns import from_objects, texts, unique_names
+from logsparse.data.files import BYTES_PER_CELL, check_memory, collect, collect_whole, reading, scan, schema_of
+from logsparse.data.panel import Floats, SeriesId, Static
+from logsparse.data.times import READER_ERRORS, instants, to_days, zoned
 from logsparse.errors import DataError, StepUnknownError
 from logsparse.process import refuse_forked
 
@@ -29,11 +29,11 @@ _FIRST, _BEYOND = np.datetime64("0001-01-01", "s"), np.datetime64("10000-01-01",
 
 def from_native(frame: Any, *, ids: str | None = None) -> tuple[pl.DataFrame, Library]:
     """A pandas, polars or pyarrow frame, or a path, as a polars table; and whose kind it was."""
-    lazy, library = take_lazily(frame, ids=ids)
+    lazy, library = scan_native(frame, ids=ids)
     return collect_whole(lazy), library
 
 
-def take_lazily(frame: Any, *, ids: str | None = None, needed: Sequence[str] = ()) -> tuple[pl.LazyFrame, Library]:
+def scan_native(frame: Any, *, ids: str | None = None, needed: Sequence[str] = ()) -> tuple[pl.LazyFrame, Library]:
     """The same, with the columns of a parquet file left on disk until they are asked for.
 
     The columns `needed`, and the `ids`, must be readable; any other may hold anything.
@@ -47,7 +47,7 @@ def take_lazily(frame: Any, *, ids: str | None = None, needed: Sequence[str] = (
         return frame, "polars"
     with reading():
         named, make, library = _columns(collect(frame) if isinstance(frame, pl.LazyFrame) else frame)
-    names = names_once(name for name, _ in named)
+    names = unique_names(name for name, _ in named)
     table = []
     for name, (_, column) in zip(names, named, strict=True):
         try:
@@ -142,7 +142,7 @@ def _from_arrow(name: str, column: Any, ids: bool) -> pl.Series:
         unit = {"s": "ms"}.get(column.type.unit, column.type.unit)
         utc = pl.Series(name, column.cast(f"timestamp[{unit}]"))
         return utc if column.type.tz is None else zoned(utc, str(column.type.tz))
-    except TROUBLE:
+    except READER_ERRORS:
         return from_objects(name, column.to_pylist(), ids=ids)
 
 
@@ -159,7 +159,7 @@ def as_text(column: pl.Series) -> pl.Series:
     """A column of any kind as people would write it."""
     try:
         return column.cast(pl.String)
-    except TROUBLE:
+    except READER_ERRORS:
         with reading(column=column.name):
             return texts(column.name, column.to_list())
 
@@ -192,7 +192,7 @@ class Rows:
         """Where each series begins."""
         return np.flatnonzero(np.diff(self.codes, prepend=-1))
 
-    def astray(self, freq: Freq) -> NDArray[np.bool_]:
+    def off_grid(self, freq: Freq) -> NDArray[np.bool_]:
         """Marks times that lie off the grid which the series' first time begins."""
         starts = self.times[self.begins][self.codes]
         return np.asarray(freq.add(starts, freq.steps(starts, self.times)) != self.times)
@@ -216,7 +216,7 @@ def number_series(table: pl.DataFrame, id_col: str) -> tuple[tuple[SeriesId, ...
     return tuple(unique.to_list()), codes.to_numpy()
 
 
-def lay_out(
+def place_on_grid(
     ids: tuple[SeriesId, ...], codes: Ints, stamps: pl.Series, asked: Step | None
 ) -> tuple[Rows, Freq, TimeKind]:
     """Rows in order, the step they share, and what kind of time it was; every time is checked to lie on the grid."""
@@ -227,7 +227,7 @@ def lay_out(
             got=f"none in series {ids[codes[row]]!r}" if ids else f"none in row {row + 1}",
             hint="drop those rows.",
         )
-    column, zone = moments(stamps)
+    column, zone = instants(stamps)
     dates = column.dtype.is_temporal()
     times = (column.cast(pl.Datetime("us")) if dates else column).to_numpy().astype(np.int64)
     rows = _in_order(ids, codes, times, " UTC" if zone not in (None, "UTC") else "")
@@ -266,7 +266,7 @@ def _in_order(ids: tuple[SeriesId, ...], codes: Ints, times: Ints, clock: str) -
 
 def _on_the_right_clock(rows: Rows, freq: Freq | None, zone: str, *, given: bool) -> tuple[Rows, Freq | None]:
     """Whole days are counted on the wall, where none has 23 or 25 hours; shorter steps in UTC, and only there."""
-    in_utc = freq is not None and not freq.counts_days and not _nearly_days(freq) and not rows.astray(freq).any()
+    in_utc = freq is not None and not freq.counts_days and not _nearly_days(freq) and not rows.off_grid(freq).any()
     if in_utc:
         return rows, freq
     wall = replace(rows, times=to_days(rows.times, zone, rows.codes), clock="")
@@ -276,19 +276,19 @@ def _on_the_right_clock(rows: Rows, freq: Freq | None, zone: str, *, given: bool
         if (
             found is not None
             and freq is not None
-            and (astray := wall.astray(found)).any()
-            and not rows.astray(freq).any()
+            and (off_grid := wall.off_grid(found)).any()
+            and not rows.off_grid(freq).any()
         ):
             raise DataError(
                 "Steps of whole days are counted on the wall clock.",
-                got=f"steps of {freq} that are even in UTC, but not in {zone}: not so {wall.first(astray, freq)}",
+                got=f"steps of {freq} that are even in UTC, but not in {zone}: not so {wall.first(off_grid, freq)}",
                 hint="convert the times to UTC.",
             )
         return wall, found
-    if freq is not None and rising and (astray := rows.astray(freq)).any() and not wall.astray(found).any():
+    if freq is not None and rising and (off_grid := rows.off_grid(freq)).any() and not wall.off_grid(found).any():
         raise DataError(
             "Steps shorter than a day are counted in UTC.",
-            got=f"steps of {found} that are even on the clock of {zone} only: not so {rows.first(astray, freq)}",
+            got=f"steps of {found} that are even on the clock of {zone} only: not so {rows.first(off_grid, freq)}",
             hint="convert the times to even steps in UTC, or drop the zone.",
         )
     return rows, freq
@@ -312,16 +312,16 @@ def _check_step(rows: Rows, freq: Freq, asked: Step | None) -> None:
             got="every second business day",
             hint="give freq='B' (what lies between becomes missing).",
         )
-    if asked is not None and (astray := rows.astray(freq)).any():
+    if asked is not None and (off_grid := rows.off_grid(freq)).any():
         raise DataError(
             "Every time must lie on the step that was given.",
-            got=f"freq={str(freq)!r}, but a time off it {rows.first(astray, freq)}",
+            got=f"freq={str(freq)!r}, but a time off it {rows.first(off_grid, freq)}",
             hint="give the true step, or resample the data to this one.",
         )
-    if (astray := rows.astray(freq)).any() or (asked is None and (astray := _own_step(freq, rows)).any()):
+    if (off_grid := rows.off_grid(freq)).any() or (asked is None and (off_grid := _own_step(freq, rows)).any()):
         raise DataError(
             "All series must share one step." if rows.ids else "All rows must share one step.",
-            got=f"most steps are {freq}, but not {rows.first(astray, freq)}",
+            got=f"most steps are {freq}, but not {rows.first(off_grid, freq)}",
             hint="give the step with freq= (what lies between becomes missing), or resample "
             + ("that series." if rows.ids else "the table."),
         )
@@ -352,7 +352,7 @@ def check_size(rows: Rows, freq: Freq, lengths: Ints, columns: int) -> None:
             + (f", series {rows.ids[longest]!r} alone from {span}" if rows.ids else f", from {span}"),
             hint="give the true step with freq=, or mend times that are far off.",
         )
-    check_memory(A_CELL * total * columns, f"{total:.0f} steps in {columns} columns")
+    check_memory(BYTES_PER_CELL * total * columns, f"{total:.0f} steps in {columns} columns")
 
 
 def read_numbers(column: pl.Series, rows: Rows, freq: Freq, *, straight: bool = False) -> Floats:

@@ -20,13 +20,13 @@ from logsparse.storage import array, entries, ids, numbers, require, text, texts
 
 @dataclass(frozen=True, eq=False)
 class SeriesIndex:
-    """The series of the training panel: `born_A` and `end_A` are the times of each one's first and last step.
+    """The series of the training panel: `first_A` and `end_A` are the times of each one's first and last step.
 
     `size_A` is the mean size of what was learned of each, 0 where that was nothing but zeros.
     """
 
     ids: tuple[SeriesId, ...]
-    born_A: Ints
+    first_A: Ints
     end_A: Ints
     size_A: Doubles
     categories: Mapping[str, tuple[str, ...]]
@@ -34,9 +34,9 @@ class SeriesIndex:
     @classmethod
     def of(cls, panel: Panel, learned_S: Ints) -> Self:
         """What there is to know of a training panel, of which the first so many steps of each series are learned."""
-        born_A = panel.starts if panel.elapsed is None else panel.freq.add(panel.starts, -panel.elapsed)
+        first_A = panel.starts if panel.elapsed is None else panel.freq.add(panel.starts, -panel.elapsed)
         static = {name: column.categories for name, column in panel.static.items()}
-        return cls(panel.ids, born_A, panel.ends(), mean_sizes(panel, learned_S), static)
+        return cls(panel.ids, first_A, panel.ends(), mean_sizes(panel, learned_S), static)
 
     @property
     def unit(self) -> float:
@@ -51,11 +51,11 @@ class SeriesIndex:
         """
         where = dict(zip(self.ids, range(len(self.ids)), strict=True))
         number_S = np.array([where.get(name, -1) for name in panel.ids], np.int64)
-        born_S = np.where(number_S < 0, panel.starts, self.born_A[number_S])
+        first_S = np.where(number_S < 0, panel.starts, self.first_A[number_S])
         size_S = np.where(number_S < 0, 0, self.size_A[number_S])
         units_S = np.where(size_S > 0, size_S, self.unit)
         static = {name: _recode(panel.static[name], self.categories[name]) for name in self.categories}
-        elapsed_S = panel.freq.steps(born_S, panel.starts)
+        elapsed_S = panel.freq.steps(first_S, panel.starts)
         return replace(panel, numbers=number_S, elapsed=elapsed_S, units=units_S, static=static)
 
     def joined(self, panel: Panel, learned_S: Ints) -> SeriesIndex:
@@ -69,7 +69,7 @@ class SeriesIndex:
             name: (*old, *(c for c in panel.static[name].categories if c not in old))
             for name, old in self.categories.items()
         }
-        born_A = np.concatenate([self.born_A, panel.starts[new]])
+        first_A = np.concatenate([self.first_A, panel.starts[new]])
         ends = dict(zip(panel.ids, panel.ends().tolist(), strict=True))
         ids = (*self.ids, *(panel.ids[i] for i in new))
         old_A = np.concatenate([self.end_A, panel.ends()[new]])
@@ -78,12 +78,12 @@ class SeriesIndex:
         sizes = dict(zip(panel.ids, new_S.tolist(), strict=True))
         old_A = np.concatenate([self.size_A, new_S[new]])
         size_A = np.array([size or sizes.get(name, 0.0) for name, size in zip(ids, old_A.tolist(), strict=True)])
-        return SeriesIndex(ids, born_A, end_A, size_A, categories)
+        return SeriesIndex(ids, first_A, end_A, size_A, categories)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and strings, ready for JSON."""
         categories = {name: list(found) for name, found in self.categories.items()}
-        times = {"born": self.born_A.tolist(), "end": self.end_A.tolist()}
+        times = {"born": self.first_A.tolist(), "end": self.end_A.tolist()}
         return {"ids": list(self.ids), **times, "size": self.size_A.tolist(), "categories": categories}
 
     @classmethod
@@ -96,12 +96,12 @@ class SeriesIndex:
             for name, found in entries("known/categories", state["categories"]).items()
         }
         # Models of the first days did not tell the end, nor sizes: they learned zeros with scale 1.
-        born_A, end_A = (
+        first_A, end_A = (
             wholes(f"known/{key}", state.get(key, state["born"]), len(names), -FARTHEST, FARTHEST)
             for key in ("born", "end")
         )
         size_A = np.array(numbers("known/size", state.get("size", [0.0] * len(names)), len(names), least=0))
-        return cls(names, born_A, end_A, size_A, categories)
+        return cls(names, first_A, end_A, size_A, categories)
 
 
 def _recode(column: Static, categories: tuple[str, ...]) -> Static:
@@ -122,7 +122,7 @@ _ORIGINS = {
 _MOST_STEPS = 2**40
 
 
-def keep(panel: Panel, steps: int | None = None) -> tuple[dict[str, Any], dict[str, Floats]]:
+def pack_panel(panel: Panel, steps: int | None = None) -> tuple[dict[str, Any], dict[str, Floats]]:
     """Facts, and values and covariates of the last `steps` visible steps of each series; none: of all.
 
     A gap at the end of a series does not count: the steps before it tell its unit.
@@ -146,7 +146,7 @@ def keep(panel: Panel, steps: int | None = None) -> tuple[dict[str, Any], dict[s
     return facts, {"values": panel.values[cells], **{f"{_COVARIATE}{n}": x[cells] for n, x in panel.covariates.items()}}
 
 
-def recall(facts: Mapping[str, Any], arrays: Mapping[str, Floats] | None) -> Panel:
+def unpack_panel(facts: Mapping[str, Any], arrays: Mapping[str, Floats] | None) -> Panel:
     """What `keep` gave, as a panel again; without arrays, the last step of each series and nothing observed.
 
     Both may come from a stranger: nothing is built before it is known to fit.
@@ -214,8 +214,8 @@ def check_columns(meant: ColumnSpec, panel: Panel, *, history: bool) -> None:
 
 def forget(panel: Panel) -> Panel:
     """The same series with their ends, and nothing that was observed."""
-    facts, arrays = keep(panel, 1)
-    return recall(facts, {name: np.full_like(known, np.nan) for name, known in arrays.items()})
+    facts, arrays = pack_panel(panel, 1)
+    return unpack_panel(facts, {name: np.full_like(known, np.nan) for name, known in arrays.items()})
 
 
 def _cells(begin_S: Any, count_S: Any) -> Any:

@@ -11,8 +11,11 @@ import polars as pl
 
 from logsparse.checks import is_whole
 from logsparse.data.calendar import DAY, FARTHEST, Ints
-from logsparse.data.panel import TROUBLE, Panel
+from logsparse.data.panel import Panel
 from logsparse.errors import ConfigError, DataError, shown
+
+# Readers raise anything; polars also panics, over time zones or dates that it does not know, by a BaseException.
+READER_ERRORS = (Exception, pl.exceptions.PanicException)
 
 UNTIL = "until"
 When = str | int | date | datetime | np.datetime64
@@ -30,7 +33,7 @@ _FAR = DAY + DAY // 2
 _FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 
 
-def moments(column: pl.Series) -> tuple[pl.Series, str | None]:
+def instants(column: pl.Series) -> tuple[pl.Series, str | None]:
     """A column of times as integers, dates or naive datetimes (UTC where there is a zone), and that zone."""
     if column.dtype in (pl.String, pl.Categorical, pl.Enum):
         column = from_text(column.cast(pl.String))
@@ -94,7 +97,7 @@ def zoned(utc: pl.Series, zone: str) -> pl.Series:
     there = utc.dt.replace_time_zone("UTC")
     try:
         return there.dt.convert_time_zone(fixed_zone(zone))
-    except TROUBLE:
+    except READER_ERRORS:
         return there
 
 
@@ -226,7 +229,7 @@ def parse_time(when: When) -> pl.Series:
             return pl.Series(UNTIL, [int(value)])
         if isinstance(value, date) and value == value:  # noqa: PLR0124 - pandas' NaT is a date that equals nothing
             return pl.Series(UNTIL, [value])
-    except TROUBLE as error:
+    except READER_ERRORS as error:
         raise _no_time(when) from error
     raise _no_time(when)
 
@@ -252,7 +255,7 @@ def on_clock(panel: Panel, column: pl.Series, series: Ints | None = None) -> Int
             got=f"none in row {int(column.is_null().arg_max() or 0) + 1}",
             hint="drop those rows.",
         )
-    times, zone = moments(column)
+    times, zone = instants(column)
     if times.dtype.is_temporal() == (panel.freq.kind == "index"):
         raise DataError(
             f"Times in {column.name!r} must be of the kind of the panel's times.",

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from logsparse.checks import suggest
-from logsparse.data.columns import CUTOFF, ID, SCALE, TARGET, TIME, refuse_doubles
+from logsparse.data.columns import CUTOFF, ID, SCALE, TARGET, TIME, refuse_duplicates
 from logsparse.data.grid import from_native, to_native
 from logsparse.errors import ConfigError, DataError
 
@@ -74,7 +74,7 @@ def _score(table: pl.DataFrame, by: str | None) -> pl.DataFrame:
     levels = quantile_columns(table.columns)
     _check_columns(table, levels, by)
     numbers = [name for name in (TARGET, SCALE, MEAN) if name in table.columns] + list(levels)
-    refuse_doubles(table.columns, [ID, TIME, CUTOFF, *numbers])
+    refuse_duplicates(table.columns, [ID, TIME, CUTOFF, *numbers])
     _check_numbers(table, numbers)
     _check_rows(table)
     if by == STEP:

@@ -13,8 +13,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from logsparse.data.files import reading
 from logsparse.data.frame import to_panel
-from logsparse.data.panel import reading
 from logsparse.errors import DataError
 
 pa: Any = import_module("pyarrow")

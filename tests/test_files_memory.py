@@ -13,8 +13,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from logsparse.data.files import available, check_memory
 from logsparse.data.frame import to_panel
-from logsparse.data.panel import available, check_memory
 from logsparse.errors import DataError
 
 UNDER_3_GB = """
