@@ -111,7 +111,7 @@ def test_a_choice_that_does_not_exist_is_refused_and_not_taken_for_another(make:
         (lambda: ModelConfig(**as_any(patterns="full")), "patterns must be a list of patterns. Got 'full'"),
         (
             lambda: ModelConfig(**as_any(patterns=("full",))),
-            "Each of patterns must be a pattern of `logsparse.attention`",
+            "Each of patterns must be a pattern of `logsparse.patterns`",
         ),
         (lambda: ModelConfig(**as_any(likelihood=3)), "likelihood must be a name. Got 3"),
         (lambda: ModelConfig(**as_any(dropout="some")), "dropout must be a number. Got 'some'"),

@@ -170,10 +170,9 @@ def test_static_categories_are_learned_and_new_ones_are_unknown() -> None:
 
 def test_names_of_covariates_that_can_be_read_once_serve_training_and_validation() -> None:
     table, other = (frame(seed=seed).with_columns(price=pl.col("y") / 2) for seed in (0, 1))
-    model = quick().fit(table, validation=other, covariates=(name for name in ["price"]))
-    assert list(model.panel_.covariates) == ["price"]
-    assert model._validation is not None
-    assert list(model._validation.covariates) == ["price"]
+    plan = quick().plan(table, validation=other, covariates=(name for name in ["price"]))
+    assert list(plan.data.windows.panel.covariates) == ["price"]
+    assert list(plan.data.validation_windows.panel.covariates) == ["price"]
 
 
 def test_known_future_covariates_are_used() -> None:

@@ -190,7 +190,7 @@ def test_wrong_content_with_right_checksums_is_refused_by_name(case: str, tmp_pa
     with pytest.raises(DataError, match=rf"model must hold everything .* as it was saved\. Got .*{reason}") as caught:
         ls.load(place)
     assert "\n" not in str(caught.value)
-    assert str(caught.value).endswith("Hint: copy the folder again from where it came, or save the model again.")
+    assert str(caught.value).endswith("Hint: copy the folder again from its source, or save the model again.")
 
 
 @pytest.mark.parametrize("number", [torch.inf, -torch.inf, torch.nan])

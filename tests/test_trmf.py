@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import logsparse as ls
-from logsparse.baselines.trmf import TRMF, Doubles, _usual_lags, run_on
+from logsparse.baselines.trmf import TRMF, Doubles, _usual_lags, extend
 from logsparse.data.calendar import Freq
 from logsparse.data.panel import Panel
 from logsparse.errors import ConfigError, DataError
@@ -129,9 +129,9 @@ def test_a_series_that_leaps_far_out_of_its_range_does_not_carry_the_others_alon
 
 def test_weights_that_grow_without_end_are_held_within_a_range_of_what_was_seen() -> None:
     factors_KT = np.array([[-1.0, 0.0, 1.0]])
-    assert run_on(factors_KT, np.array([[2.0]]), [1], 4).tolist() == [[2.0, 3.0, 3.0, 3.0]]
-    assert run_on(factors_KT, np.array([[0.5, 1.0]]), [1, 2], 2).tolist() == [[0.5, 1.25]]
-    assert run_on(factors_KT, np.array([[1.0]]), [5], 3).tolist() == [[0.0, 0.0, -1.0]]
+    assert extend(factors_KT, np.array([[2.0]]), [1], 4).tolist() == [[2.0, 3.0, 3.0, 3.0]]
+    assert extend(factors_KT, np.array([[0.5, 1.0]]), [1, 2], 2).tolist() == [[0.5, 1.25]]
+    assert extend(factors_KT, np.array([[1.0]]), [5], 3).tolist() == [[0.0, 0.0, -1.0]]
 
 
 @pytest.mark.parametrize(

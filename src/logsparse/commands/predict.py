@@ -34,7 +34,7 @@ def predict(
     """Forecast the steps after the end of DATA, or of the data that MODEL was fitted on."""
     from logsparse.data.columns import TIME
     from logsparse.errors import ConfigError
-    from logsparse.forecast import check_levels
+    from logsparse.params import check_levels
     from logsparse.registry import load
 
     check_out(out)
