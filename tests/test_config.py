@@ -12,6 +12,7 @@ from logsparse import presets
 from logsparse.attention.pattern import full, logsparse, restart
 from logsparse.config import Config, ModelConfig, TrainConfig
 from logsparse.errors import ConfigError
+from logsparse.model.likelihood import LIKELIHOODS
 
 
 def as_any(**settings: Any) -> dict[str, Any]:
@@ -71,6 +72,24 @@ def test_an_unknown_setting_is_named() -> None:
 def test_settings_that_cannot_work_are_refused(make: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+def test_a_scale_that_the_likelihood_does_not_allow_is_refused_by_its_traits() -> None:
+    for name, family in LIKELIHOODS.items():
+        for scale in ("one-plus-mean", "mean", "deviation"):
+            if scale in family.scales:
+                assert ModelConfig(likelihood=name, **as_any(scale=scale)).scale == scale
+            else:
+                with pytest.raises(ConfigError, match=rf"scale of likelihood '{name}' must be one of one-plus-mean, "):
+                    ModelConfig(likelihood=name, **as_any(scale=scale))
+    with pytest.raises(ConfigError, match=r"likelihood must be a known one. Got \"gausian\". Hint: did you mean"):
+        ModelConfig(likelihood="gausian")
+
+
+def test_the_repr_shows_what_differs_from_the_defaults() -> None:
+    assert repr(ModelConfig()) == "ModelConfig()"
+    config = Config(context=2, horizon=1, train=TrainConfig(lr=0.1))
+    assert repr(config) == "Config(context=2, horizon=1, train=TrainConfig(lr=0.1))"
 
 
 def test_one_pattern_serves_all_layers_and_each_layer_may_have_its_own() -> None:

@@ -1,4 +1,4 @@
-"""A forecast answers for its quantiles, its frame and its picture; a forecaster keeps the common contract."""
+"""A forecast has quantiles, a frame and a picture; a forecaster reads columns, times and levels of any kind."""
 
 from __future__ import annotations
 
@@ -170,6 +170,13 @@ def test_the_picture_shows_history_and_fan(fitted: SeasonalNaive) -> None:
     assert axes.get_title(loc="left") == "a"
 
 
+def test_a_notebook_shows_the_picture_and_the_first_rows(fitted: SeasonalNaive) -> None:
+    page = fitted.forecast()._repr_html_()
+    assert 'src="data:image/png;base64,iVBOR' in page
+    assert "unique_id" in page
+    assert "Forecast(2 series, 24 steps)" in page
+
+
 def test_a_picture_of_what_is_not_there_is_refused(fitted: SeasonalNaive) -> None:
     with pytest.raises(ConfigError, match=r"must be of a series that was forecast. Got 'aa'. Hint: did you mean 'a'"):
         fitted.forecast().plot("aa")
@@ -183,5 +190,5 @@ def test_future_values_for_a_model_without_covariates_are_refused(fitted: Season
         fitted.predict(future=hourly)
 
 
-def test_the_evidence_of_a_forecaster_is_what_it_was_made_with(fitted: SeasonalNaive) -> None:
+def test_the_diagnostics_of_a_forecaster_are_its_settings(fitted: SeasonalNaive) -> None:
     assert fitted.diagnostics() == Diagnostics({"horizon": 24, "season": None}, losses=[], attention=None)

@@ -16,8 +16,8 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # Each file may import only what stands above it. CONTRIBUTING.md shows the same picture.
 ORDER = [
     "errors", "checks", "process", "storage",
-    "attention.reach", "attention.pattern", "attention.inputs", "attention.native", "model.inverse_cdf", "model.likelihood",
-    "config", "presets",
+    "attention.reach", "attention.pattern", "attention.inputs", "attention.native",
+    "model.inverse_cdf", "model.likelihood", "config", "presets",
     "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.features",
     "data.files", "data.grid", "data.frame", "data.series_index", "data.windows", "defaults", "progress",
     "pictures",

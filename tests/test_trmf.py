@@ -161,7 +161,7 @@ def test_a_backtest_gives_the_median_alone_and_its_score() -> None:
 def test_other_quantiles_are_refused_before_anything_is_fitted() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"^TRMF forecasts one value a step, which stands as the median. Got quantiles 0.1, 0.9. "
+        match=r"^TRMF forecasts one value per step, which is its median. Got quantiles 0.1, 0.9. "
         r"Hint: leave quantiles out, or ask for \[0.5\]",
     ):
         ls.backtest(trmf(), "no such file", quantiles=[0.1, 0.9])
