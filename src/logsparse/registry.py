@@ -6,9 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logsparse.checks import a_path, suggest
 from logsparse.errors import ConfigError, DataError, LogsparseError
-from logsparse.storage import UnfitError
 
 if TYPE_CHECKING:
     from logsparse.forecast import Forecaster
@@ -30,6 +28,8 @@ _LONGEST_REASON = 300
 
 def named(name: str, horizon: int, **settings: Any) -> Forecaster:
     """Return an unfitted forecaster by its name on the command line, with the given parameters."""
+    from logsparse.checks import suggest
+
     if name not in NAMES:
         raise ConfigError(
             f"A model must be one of: {', '.join(NAMES)}.",
@@ -77,9 +77,11 @@ def load(path: str | Path, **changed: Any) -> Forecaster:
     ...     ls.load(f"{folder}/model").predict()["mean"].to_list()
     [0.0, 1.0, 2.0]
     """
+    from logsparse.checks import a_path
     from logsparse.folder import read
+    from logsparse.storage import UnfitError
 
-    written = read(_as_path(path))
+    written = read(a_path("A model is loaded from the path of its folder.", path, hint='write load("model").'))
     classes = {entry.partition(":")[2]: name for name, entry in NAMES.items()}
     name = classes.get(_FORMER.get(written.kind, written.kind))
     if name is None:
@@ -100,7 +102,3 @@ def load(path: str | Path, **changed: Any) -> Forecaster:
             got=" ".join(reason.split())[:_LONGEST_REASON],
             hint="copy the folder again from its source, or save the model again.",
         ) from error
-
-
-def _as_path(path: Any) -> Path:
-    return a_path("A model is loaded from the path of its folder.", path, hint='write load("model").')

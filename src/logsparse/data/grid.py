@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -79,7 +80,8 @@ def _columns(frame: Any) -> tuple[list[tuple[object, Any]], Callable[[str, Any, 
 
 def to_native(table: pl.DataFrame, library: Library) -> Any:
     """The table as a frame of that library."""
-    if library == "polars":
+    # A saved model remembers the library of its data, which may not be installed here.
+    if library == "polars" or find_spec(library) is None:
         return table
     if library == "pyarrow":
         return table.to_arrow()
