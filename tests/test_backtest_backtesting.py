@@ -1,4 +1,4 @@
-"""A backtest forecasts from the past only, at the cutoffs that were meant, and says what came."""
+"""A backtest forecasts from the past only, at the right cutoffs, beside the true values."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_a_setting_of_the_wrong_kind_is_refused_by_its_name(make: Any, text: str
         make()
 
 
-def test_lists_and_numbers_of_numpy_are_as_good_as_tuples_and_numbers() -> None:
+def test_lists_and_numbers_of_numpy_become_tuples_and_plain_numbers() -> None:
     loose = ModelConfig(lags=[1, np.int64(24)], dropout=np.float32(0.5), width=np.int32(8))  # type: ignore[arg-type]
     assert loose == ModelConfig(lags=(1, 24), dropout=0.5, width=8)
     assert json.dumps([loose.lags, loose.dropout, loose.width]) == "[[1, 24], 0.5, 8]"

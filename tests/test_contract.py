@@ -140,7 +140,7 @@ def test_the_frame_names_series_times_mean_and_quantiles(fitted: Forecaster) -> 
     found = fitted.predict()
     levels = [0.5] if fitted.point_only else [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
     assert found.columns == ["unique_id", "ds", "mean", *(f"q{level}" for level in levels)]
-    assert found["unique_id"].unique(maintain_order=True).to_list() == ["b", "a"], "in the order they came"
+    assert found["unique_id"].unique(maintain_order=True).to_list() == ["b", "a"], "in the order of the frame"
     assert found.null_count().sum_horizontal().item() == 0
 
 

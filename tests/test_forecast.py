@@ -138,13 +138,13 @@ def test_until_that_is_no_time_is_refused_as_such(until: Any, hourly: pl.DataFra
 def test_columns_named_in_any_kind_of_list_can_be_saved_and_read_again(
     listed: Any, hourly: pl.DataFrame, tmp_path: Path
 ) -> None:
-    told = hourly.with_columns(heat=pl.col("y") / 2, wind=pl.col("y") + 1, shop=pl.col("unique_id"), n=pl.lit(1))
-    ahead = told.group_by("unique_id").tail(24).with_columns(pl.col("ds") + pl.duration(days=1))
-    fitted = SeasonalNaive(24).fit(told, covariates=listed(["heat", "wind"]), static=listed(["shop"]))
+    table = hourly.with_columns(heat=pl.col("y") / 2, wind=pl.col("y") + 1, shop=pl.col("unique_id"), n=pl.lit(1))
+    ahead = table.group_by("unique_id").tail(24).with_columns(pl.col("ds") + pl.duration(days=1))
+    fitted = SeasonalNaive(24).fit(table, covariates=listed(["heat", "wind"]), static=listed(["shop"]))
     assert fitted.columns_ == {"covariates": ["heat", "wind"], "static": ["shop"]}
     fitted.save(tmp_path / "model")
     again = load(tmp_path / "model")
-    assert_frame_equal(again.predict(told, future=ahead), fitted.predict(told, future=ahead), check_exact=True)
+    assert_frame_equal(again.predict(table, future=ahead), fitted.predict(table, future=ahead), check_exact=True)
 
 
 def test_columns_named_by_numbers_of_numpy_can_be_saved(hourly: pl.DataFrame, tmp_path: Path) -> None:

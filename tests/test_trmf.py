@@ -101,7 +101,7 @@ def test_some_of_the_fitted_series_in_any_order_may_come_later() -> None:
     np.testing.assert_allclose(found, whole[[20, 3, 7, 11, 1]], rtol=0.02)
 
 
-def test_steps_that_nobody_observed_are_bridged_by_the_weights() -> None:
+def test_unobserved_steps_are_bridged_by_the_weights() -> None:
     day = np.sin(np.arange(240) * np.pi / 6)
     values_ST = np.array([[1.0], [2.0], [-1.0]]) * day + 5
     values_ST[:, -5:] = np.nan

@@ -51,7 +51,7 @@ _MOST_PATHS = _LONGEST_CONTEXT = 100_000
 
 
 class LogSparse(Forecaster):
-    """Forecast many related series with a Transformer that attends to logarithmically few past steps.
+    """Forecast many related series with the LogSparse Transformer of Li et al. (NeurIPS 2019).
 
     One network is trained on all series. Without `config`, settings follow from the data: see `config_` after `fit`.
     The same seed gives the same result on one machine with the same number of threads and without `minutes`.

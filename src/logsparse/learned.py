@@ -126,7 +126,7 @@ class Learned(NamedTuple):
             "config": self.config.to_dict(),
             "known": self.known.to_dict(),
             "features": self.features.to_dict(),
-            "story": asdict(self.history),
+            "story": asdict(self.history),  # the name that folders have had since 0.1.0
         }
         # A round trip through JSON turns tuples into lists, as `unpack` gets them.
         plain: dict[str, Any] = json.loads(json.dumps(facts))
