@@ -131,7 +131,7 @@ def test_no_arguments_print_the_help(words: list[str], tmp_path: Path) -> None:
 
 def test_a_mistyped_column_gets_a_suggestion(data: Path) -> None:
     done = logsparse("check", data, "--id-col", "uniqueid")
-    assert (done.returncode, "'uniqueid' may be 'unique_id'" in done.stderr) == (2, True)
+    assert (done.returncode, "'unique_id' is similar to 'uniqueid'" in done.stderr) == (2, True)
 
 
 def test_a_result_that_cannot_be_written_leaves_nothing_behind(data: Path, tmp_path: Path) -> None:

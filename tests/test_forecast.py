@@ -124,9 +124,7 @@ def test_until_may_be_any_kind_of_time(until: Any, hourly: pl.DataFrame) -> None
 
 @pytest.mark.parametrize("until", ["foo", "01/02/2024", True, 1.5, pd.NaT, np.datetime64("NaT"), 2**70, []])
 def test_until_that_is_no_time_is_refused_as_such(until: Any, hourly: pl.DataFrame) -> None:
-    with pytest.raises(
-        ConfigError, match=r"^until must be a time, or an integer where times are integers. Got .*Hint:"
-    ):
+    with pytest.raises(ConfigError, match=r"^until must be a time, or an integer if times are integers. Got .*Hint:"):
         SeasonalNaive(horizon=1).fit(hourly, until=until)
 
 

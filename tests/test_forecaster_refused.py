@@ -60,9 +60,9 @@ def test_a_context_or_lag_that_no_series_can_fill() -> None:
 
 
 def test_a_column_with_two_meanings() -> None:
-    with pytest.raises(ls.ConfigError, match=r"one meaning. Got 'y' as target_col and as covariates"):
+    with pytest.raises(ls.ConfigError, match=r"one role. Got 'y' as target_col and as covariates"):
         quick().fit(frame(), covariates=["y"])
-    with pytest.raises(ls.ConfigError, match=r"one meaning. Got 'unique_id' as id_col and as static"):
+    with pytest.raises(ls.ConfigError, match=r"one role. Got 'unique_id' as id_col and as static"):
         quick().fit(frame(), static=["unique_id"])
 
 

@@ -1,4 +1,4 @@
-"""What is kept of a panel comes back as it was: the last steps, their times, ages, covariates and categories."""
+"""A packed panel is restored: the last steps, their times, ages, covariates and categories."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import small
 from logsparse.data.panel import Origin, Panel, Static
-from logsparse.data.series_index import forget, pack_panel, unpack_panel
+from logsparse.data.series_index import pack_panel, unpack_panel
 
 
 def panel() -> Panel:
@@ -50,16 +50,8 @@ def test_a_gap_at_the_end_is_kept_beside_the_steps_before_it() -> None:
     np.testing.assert_array_equal(after[0], before[0][5:])
 
 
-def test_keeping_twice_counts_the_whole_age() -> None:
+def test_packing_twice_counts_the_whole_age() -> None:
     once = unpack_panel(*pack_panel(panel(), 10))
     twice = unpack_panel(*pack_panel(once, 2))
     assert twice.elapsed is not None
     assert twice.elapsed.tolist() == [28, 2, 18]
-
-
-def test_forgetting_leaves_the_ends_and_no_value() -> None:
-    before = panel()
-    after = forget(before)
-    assert np.isnan(after.values).all()
-    assert np.isnan(after.covariates["price"]).all()
-    assert after.ends().tolist() == before.ends().tolist()
