@@ -12,7 +12,6 @@ import pytest
 import logsparse as ls
 from command import QUICK, logsparse, refusal
 from logsparse.config import Config
-from logsparse.data.panel import Panel
 from logsparse.presets import default, named
 
 
@@ -57,9 +56,9 @@ def test_the_name_logsparse_trains_a_fresh_model(place: Path, monkeypatch: pytes
     minutes: list[float | None] = []
     fit = ls.LogSparse._fit
 
-    def record(self: ls.LogSparse, panel: Panel) -> None:
+    def record(self: ls.LogSparse, *prepared: Any) -> None:
         minutes.append(self.minutes)
-        fit(self, panel)
+        fit(self, *prepared)
 
     def small(_panel: object, horizon: int, _context: object) -> Config:
         config = default(12, horizon)

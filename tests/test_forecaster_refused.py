@@ -31,7 +31,7 @@ from test_forecaster import frame, quick
         ({"device": None}, "device must be one that torch can use here. Got None"),
         ({"seed": -1}, "seed must be at least 0. Got -1"),
         ({"seed": 2**70}, "seed must be at most"),
-        ({"config": {"context": 24}}, "config must be a logsparse.config.Config. Got {'context': 24}. Hint: take one"),
+        ({"config": {"context": 24}}, "config must be a logsparse.Config. Got {'context': 24}. Hint: use one"),
     ],
 )
 def test_settings_that_cannot_be_meant(options: dict[str, Any], text: str) -> None:

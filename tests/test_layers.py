@@ -26,8 +26,8 @@ ORDER = [
     "model.feedforward", "model.advance", "model.network", "model.autoregressive", "model.decode",
     "model.recurrent", "model.sample", "model.statespace", "model.transformer",
     "attention.maps",
-    "train.distributed", "train.batches", "train.optim", "train.checkpoint", "train.loop", "folder", "forecast",
-    "forecaster",
+    "train.distributed", "train.batches", "train.optim", "train.checkpoint", "train.loop", "folder", "params",
+    "forecast", "learned", "forecaster",
     "baselines.deepar", "baselines.deepstate", "baselines.estimate", "baselines.naive", "baselines.classical",
     "baselines.trmf", "registry",
     "evaluation.backtest", "evaluation.metrics",
@@ -52,6 +52,7 @@ MAY_SEE_TORCH = {
     "data.windows",
     "folder",
     "forecaster",
+    "learned",
 }
 
 
@@ -181,7 +182,7 @@ def test_the_picture_is_read_by_package_and_not_by_mention() -> None:
 
 def test_every_test_file_mirrors_a_source_file() -> None:
     names = {module(path).split(".")[-1] for path in FILES}
-    apart = {"layers", "readme", "reproduction", "contract", "examples", "padding"}
+    apart = {"docstrings", "layers", "readme", "reproduction", "contract", "examples", "padding"}
     found = {path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("test_*.py")}
     strays = {stem for stem in found - apart if not any(stem == name or stem.startswith(f"{name}_") for name in names)}
     assert strays == set(), "test_<file>.py or test_<file>_<part>.py"

@@ -24,6 +24,7 @@ from logsparse.commands.options import (
     say,
     write_table,
 )
+from logsparse.registry import NAMES
 
 if TYPE_CHECKING:
     from logsparse.forecast import Forecaster
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 def backtest(
     model: Annotated[
         str,
-        typer.Argument(metavar="MODEL", help="folder of a fitted model, or a name: logsparse, deepar, arima, ..."),
+        typer.Argument(metavar="MODEL", help=f"folder of a fitted model, or one of: {', '.join(NAMES)}"),
     ],
     data: Data,
     horizon: Annotated[int | None, typer.Option(help="number of steps to forecast [that of the fitted model]")] = None,
@@ -80,8 +81,6 @@ def backtest(
 
 def _is_saved(model: str) -> bool:
     """Return True if MODEL is a path and not a name; the path of a model wins over a name."""
-    from logsparse.registry import NAMES
-
     path = Path(model)
     return (path / "config.json").exists() or (model not in NAMES and (path.exists() or os.sep in model))
 
@@ -111,7 +110,7 @@ def _fresh(name: str, horizon: int | None, preset: str | None) -> Forecaster:
 
     from logsparse import presets
     from logsparse.errors import ConfigError
-    from logsparse.registry import NAMES, named
+    from logsparse.registry import named
 
     if preset is not None and name in NAMES:
         base = presets.named(preset, name)

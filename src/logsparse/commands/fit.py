@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from logsparse.commands.settings import Changes
     from logsparse.config import Config
     from logsparse.data.panel import Panel
-    from logsparse.forecaster import LogSparse, Plan
+    from logsparse.forecaster import LogSparse
+    from logsparse.learned import Plan
 
 
 def fit(
@@ -89,12 +90,12 @@ def fit(
         if until is not None:
             panel = panel.until(clock_time(panel, until))
         model.config = _config(base, changed, panel, model)
-        plan = model.plan(panel)
+        plan = model.plan(panel, **used)
         print_rows([("data", f"{panel.origin.layout} table: {panel}"), *_plan_rows(plan, panel)])
         folder = out.with_name(f"{out.name}.training")
         if claim(folder, range(seed, seed + plan.config.train.seeds)):
             say(f"resuming the training in {folder}")
-        model.fit(panel, folder=folder, **used)
+        model.fit(plan, folder=folder)
     except KeyboardInterrupt:
         say(f"nothing was saved in {out}: the command was stopped before training started.")
         raise
