@@ -20,7 +20,7 @@ def test_an_unknown_name_gets_a_suggestion() -> None:
     text = r"A data set must be one of: electricity-c, .*, etth1. Got 'trafic-c'. Hint: did you mean 'traffic-c'\?"
     with pytest.raises(ConfigError, match=text):
         named("trafic-c")
-    with pytest.raises(ConfigError, match="Hint: `logsparse data list` tells more of them"):
+    with pytest.raises(ConfigError, match="Hint: `logsparse data list` shows all of them"):
         named("zzz")
 
 

@@ -43,7 +43,7 @@ def test_get_prints_the_path_and_check_agrees(kept: Path, tmp_path: Path) -> Non
     assert output.startswith("m4-hourly: agrees with the paper's table\n")
     assert ["T", "100/120", "100/120"] in [line.split() for line in output.splitlines()]
     assert "missing values 0" in output
-    assert "was here already" in run("get", "m4-hourly")
+    assert "exists already" in run("get", "m4-hourly")
 
 
 def test_a_set_that_differs_is_told_and_ends_with_code_1(

@@ -273,7 +273,7 @@ def test_what_is_no_folder_of_results_is_refused(how: list[str], tmp_path: Path)
     (tmp_path / "synthetic.csv").mkdir()
     told = refusal("reproduce", "synthetic", *how, "-o", tmp_path)
     assert f"{tmp_path / 'synthetic.csv'} must hold whole rows of" in told
-    assert "Got what cannot be read (Is a directory)." in told
+    assert "Got content that cannot be read (Is a directory)." in told
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_a_set_that_is_not_what_it_must_be_gives_no_results(tmp_path: Path, monk
     text = r"etth1.parquet must be the data set etth1\. Got T = 48 where 17420 is known, M = 2 where 7 is known, span"
     with pytest.raises(DataError, match=text):
         checked("etth1")
-    with pytest.raises(DataError, match=r"Hint: `logsparse data check etth1` tells more; move it away: "):
+    with pytest.raises(DataError, match=r"Hint: `logsparse data check etth1` shows more; move it away: "):
         checked("etth1")
 
 
@@ -82,7 +82,7 @@ def test_a_file_that_was_changed_after_it_was_made_differs(tmp_path: Path, monke
     table.write_parquet(path)
     report = check("etth1")
     assert report.agrees
-    assert "made elsewhere, no record of its originals" in report.remarks
+    assert "made elsewhere: no record of its originals" in report.remarks
     record = note("etth1", "a source", [], {}, path)
     report = check("etth1")
     assert report.agrees

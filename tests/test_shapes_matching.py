@@ -54,7 +54,7 @@ def test_the_head_is_the_one_that_gives_most_to_tops_and_spikes_together() -> No
     model = LogSparse(shapes.HORIZON, config=quick, verbose=False).fit(
         shapes.shapes(64, rng).panel, validation=test.panel
     )
-    found = matching.look(model, test)
+    found = matching.attended(model, test)
     history = test.panel.cut(test.panel.lengths - shapes.HORIZON)
     earlier = test.tops_SX & (np.arange(LENGTH) < CONTEXT - shapes.SHAPE)
     given = []
