@@ -139,7 +139,9 @@ def test_scores_that_would_damage_the_table_are_not_recorded(facts: dict[str, fl
 
 def test_a_folder_in_place_of_the_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "waves.csv").mkdir()
-    with pytest.raises(DataError, match=r"must hold whole rows of .* Got content that cannot be read \(Is a directory\)"):
+    with pytest.raises(
+        DataError, match=r"must hold whole rows of .* Got content that cannot be read \(Is a directory\)"
+    ):
         rows(tmp_path, "waves")
 
 
