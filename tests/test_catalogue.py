@@ -1,4 +1,4 @@
-"""Names are understood as people write them; every set says where it comes from."""
+"""Names may be spelled in several ways; every set has a source or a note."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_an_unknown_name_gets_a_suggestion() -> None:
 
 
 @pytest.mark.parametrize("dataset", [entry for entry in DATASETS if entry.span], ids=lambda entry: entry.name)
-def test_a_span_holds_the_steps_that_are_told(dataset: DataSet) -> None:
+def test_a_span_has_the_number_of_steps_of_the_catalogue(dataset: DataSet) -> None:
     step = timedelta(microseconds=Freq.parse(dataset.step).count)
     steps = (dataset.last - dataset.first) // step + 1
     # The paper counts the observed steps of traffic-c, and the calendar's of traffic-f.

@@ -1,4 +1,4 @@
-"""Downloads go on where they broke off, never join halves of two contents, and say what a person can do instead."""
+"""Downloads resume, never mix two contents, and errors say how to download by hand."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_tries_that_bring_nothing_new_come_to_an_end(server: Server, tmp_path: P
     assert len(server.asked) == 3
 
 
-def test_without_a_network_the_way_out_is_told_at_once(tmp_path: Path) -> None:
+def test_without_a_network_the_download_fails_at_once_with_a_hint(tmp_path: Path) -> None:
     with serving(Server()) as gone:
         url = gone.url("data.bin")
     with pytest.raises(DataError, match=rf"Got {url}: .*refused. Hint: download it by hand from {PAGE}"):
@@ -240,7 +240,7 @@ def test_trouble_of_the_disk_is_not_taken_for_trouble_of_the_way(server: Server,
 
 
 @pytest.mark.parametrize(("chunked", "said"), [(False, "3 of 3"), (True, "2")])
-def test_progress_is_told_in_megabytes(
+def test_progress_is_shown_in_megabytes(
     chunked: bool, said: str, server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.chunked = chunked

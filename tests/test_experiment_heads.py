@@ -40,7 +40,7 @@ def look(weights: Any, step: int | None = 0) -> Attention:
     return Attention(np.array(weights, np.float32), values, times, context, "a", step, "", "polars")
 
 
-def test_a_head_that_looks_far_at_few_cells_has_more_farsight_than_one_that_looks_everywhere_or_at_itself() -> None:
+def test_a_head_that_attends_to_few_cells_far_back_scores_more_than_one_that_attends_everywhere_or_to_itself() -> None:
     few = long_range_score(look([0, 0.5, 0.5, 0, 0, 0, 0, 0]), far=3)
     alike = long_range_score(look([1 / 7] * 7 + [0]), far=3)
     itself = long_range_score(look([0, 0, 0, 0, 0, 0, 1, 0]), far=3)

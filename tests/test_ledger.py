@@ -1,4 +1,4 @@
-"""Results are recorded row by row, whole at every moment, and say what is still to be run."""
+"""Results are recorded row by row, atomically; the ledger says which runs are missing."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_row_of_another_task_is_refused(tmp_path: Path) -> None:
         rows(tmp_path, "tides")
 
 
-def test_a_table_of_other_signs_is_refused(tmp_path: Path) -> None:
+def test_a_table_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     record(tmp_path, Run("waves", "x", "a"))
     path = tmp_path / "waves.csv"
     path.write_bytes(path.read_bytes().replace(b"waves,", b"\xff,"))
@@ -170,7 +170,7 @@ def test_a_table_of_other_signs_is_refused(tmp_path: Path) -> None:
         *((b"0,none", b"0," + budget) for budget in (b"", b"0", b"-1", b"nan", b"25.0", b"x")),
     ],
 )
-def test_a_row_whose_figures_are_none_is_refused(was: bytes, becomes: bytes, tmp_path: Path) -> None:
+def test_a_row_whose_numbers_do_not_parse_is_refused(was: bytes, becomes: bytes, tmp_path: Path) -> None:
     record(tmp_path, Run("waves", "x", "a"))
     path = tmp_path / "waves.csv"
     path.write_bytes(path.read_bytes().replace(was, becomes))

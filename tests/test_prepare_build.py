@@ -1,4 +1,4 @@
-"""`get` makes a set from given or downloaded originals, checks it, keeps a record, and leaves nothing half-made."""
+"""`get` makes a set from given or downloaded originals, checks it, writes a record, and leaves no partial files."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ SOME_NUMBERS = {
 
 @pytest.mark.parametrize("number", [b"nan", b"inf"])
 @pytest.mark.parametrize("name", FILES)
-def test_an_original_with_a_number_that_is_none_is_refused_and_the_old_file_stays(
+def test_an_original_with_a_non_finite_number_is_refused_and_the_old_file_stays(
     name: str, number: bytes, kept: Path, tmp_path: Path
 ) -> None:
     assert kept
