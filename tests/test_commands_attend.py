@@ -67,9 +67,7 @@ def test_the_matrix_of_another_history_is_drawn(place: Path, tmp_path: Path) -> 
         (["model", "--hed", 1], "No such option: --hed. Hint: did you mean '--head'?"),
     ],
 )
-def test_an_error_is_one_line_with_a_hint(
-    place: Path, words: list[Any], text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_is_one_line(place: Path, words: list[Any], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     assert text in refusal("attend", *words)
     assert sorted(path.name for path in place.iterdir()) == ["model", "naive", "waves.parquet"]

@@ -119,9 +119,7 @@ def test_a_preset_brings_the_settings_of_the_paper_for_its_network(
         ([".", "hours.csv"], "Got a folder without config.json."),
     ],
 )
-def test_an_error_is_one_line_with_a_hint(
-    place: Path, words: list[Any], text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_is_one_line(place: Path, words: list[Any], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     assert text in refusal("backtest", *words)
 
