@@ -1,4 +1,4 @@
-"""A catalogue of the paper's sets as small as the files made here, and those files."""
+"""A small catalogue of the paper's sets, and files that match it."""
 
 from __future__ import annotations
 

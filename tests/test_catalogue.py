@@ -1,4 +1,4 @@
-"""Names are understood as people write them; every set says where it comes from."""
+"""Names may be spelled in several ways; every set has a source or a note."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def test_an_unknown_name_gets_a_suggestion() -> None:
     text = r"A data set must be one of: electricity-c, .*, etth1. Got 'trafic-c'. Hint: did you mean 'traffic-c'\?"
     with pytest.raises(ConfigError, match=text):
         named("trafic-c")
-    with pytest.raises(ConfigError, match="Hint: `logsparse data list` tells more of them"):
+    with pytest.raises(ConfigError, match="Hint: `logsparse data list` shows all of them"):
         named("zzz")
 
 
 @pytest.mark.parametrize("dataset", [entry for entry in DATASETS if entry.span], ids=lambda entry: entry.name)
-def test_a_span_holds_the_steps_that_are_told(dataset: DataSet) -> None:
+def test_a_span_has_the_number_of_steps_of_the_catalogue(dataset: DataSet) -> None:
     step = timedelta(microseconds=Freq.parse(dataset.step).count)
     steps = (dataset.last - dataset.first) // step + 1
     # The paper counts the observed steps of traffic-c, and the calendar's of traffic-f.

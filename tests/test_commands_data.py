@@ -1,4 +1,4 @@
-"""`logsparse data`: the list, the way to a set, the check against the paper, and the exit codes."""
+"""`logsparse data`: list, get, check against the paper, exit codes."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def test_get_prints_the_path_and_check_agrees(kept: Path, tmp_path: Path) -> Non
     assert output.startswith("m4-hourly: agrees with the paper's table\n")
     assert ["T", "100/120", "100/120"] in [line.split() for line in output.splitlines()]
     assert "missing values 0" in output
-    assert "was here already" in run("get", "m4-hourly")
+    assert "exists already" in run("get", "m4-hourly")
 
 
-def test_a_set_that_differs_is_told_and_ends_with_code_1(
+def test_a_set_that_differs_is_reported_with_exit_code_1(
     kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("get", "m4-hourly", "--from", laid(tmp_path / "m4", HOURLY))
@@ -80,7 +80,7 @@ def test_the_shared_sets_agree(shared_data: Path) -> None:
     assert "DIFFERS" not in output
 
 
-def test_mistakes_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
+def test_errors_are_one_line_with_exit_code_2(tmp_path: Path) -> None:
     for words, said in (
         (["check", "solr"], "did you mean 'solar'?"),
         (["get", "solar", "--from", "nowhere"], "nowhere: no such file"),

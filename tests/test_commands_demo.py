@@ -30,7 +30,7 @@ def test_everything_is_written_and_both_models_are_scored(tmp_path: Path) -> Non
     results = pl.read_parquet(tmp_path / "demo" / "forecast.parquet")
     assert results.height == 24_000
     assert ls.score(results)["R0.5"].item() == pytest.approx(float(lines[1][1]), abs=1e-4)
-    assert "what came" in (tmp_path / "demo" / "forecast.svg").read_text()
+    assert "actual" in (tmp_path / "demo" / "forecast.svg").read_text()
     model = ls.load(tmp_path / "demo" / "model")
     # The series tested are none of those learned.
     assert not set(results["unique_id"].unique()) & set(model.panel_.ids)

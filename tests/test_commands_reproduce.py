@@ -1,4 +1,4 @@
-"""`logsparse reproduce`: runs are recorded, go on where they stopped, and are shown."""
+"""`logsparse reproduce`: runs are recorded, resumed and shown."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def test_two_processes_share_the_runs_of_an_experiment(tmp_path: Path, capsys: p
     with lock(begun):
         _run(waves, ["a"], 1, None, tmp_path)
     assert done == [runs[0], runs[3]]
-    told = capsys.readouterr().err
-    assert "run 2 of 4: waves, done meanwhile, a, seed 0, done by another process" in told
-    assert "run 3 of 4: waves, begun by another, a, seed 0, being done by another process" in told
+    message = capsys.readouterr().err
+    assert "run 2 of 4: waves, done meanwhile, a, seed 0, done by another process" in message
+    assert "run 3 of 4: waves, begun by another, a, seed 0, being done by another process" in message
     assert list(begun.parent.iterdir()) == [begun]
     _run(waves, ["a"], 1, None, tmp_path)
     assert done[2:] == [runs[2]]
@@ -105,7 +105,9 @@ def test_a_run_under_a_budget_is_shown_as_a_trial_and_the_run_itself_is_still_do
     assert [line.split()[-1] for line in shown.splitlines() if " k=1 " in line][:1] == ["2.0000"]
 
 
-def test_rows_that_do_not_record_their_data_are_shown_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_do_not_record_their_data_are_shown_with_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
     facts = {"R0.5": 0.1234, "R0.9": 0.05, "validation_nll": 1.0, "steps": 9, "minutes": 1.0}
     for seed in (0, 1):
@@ -121,9 +123,9 @@ def test_settings_that_differ_from_those_recorded_are_refused_before_a_training(
     facts = {"R0.5": 0.1, "R0.9": 0.05, "validation_nll": 1.0, "steps": 9, "minutes": 1.0}
     (run, *_), identity = synthetic.runs(1, ["deepar-20"]), Identity({"context": 24}, "abc")
     record(tmp_path, run, identity, facts)
-    told = refusal("reproduce", "synthetic", "--model", "deepar-20", "-o", tmp_path)
-    assert f"synthetic, t0=24, deepar-20, seed 0 must agree in all but the seed with the rows of {tmp_path}" in told
-    assert "and abc in the row of seed 0. Hint: keep other settings or data apart with -o ANOTHER" in told
+    message = refusal("reproduce", "synthetic", "--model", "deepar-20", "-o", tmp_path)
+    assert f"synthetic, t0=24, deepar-20, seed 0 must agree in all but the seed with the rows of {tmp_path}" in message
+    assert "and abc in the row of seed 0. Hint: keep other settings or data apart with -o ANOTHER" in message
 
 
 def test_the_claim_of_a_killed_process_ends_with_it(tmp_path: Path) -> None:
@@ -165,16 +167,16 @@ def test_a_damaged_trace_costs_its_line_of_the_figure_and_no_table(
     assert table.out.count("0.1234/0.0500") == 3
     done = logsparse("reproduce", "curves", "--show", "-o", tmp_path)
     assert done.code == 0
-    told = done.err.splitlines()
-    assert told[0].startswith(f"curves: {damaged} must hold what its run left for a figure. Got no valid JSON")
-    assert told[1].startswith(f"curves: {odd} must hold what its run left for a figure. Got content that its figure")
-    assert len(told) == 2
+    message = done.err.splitlines()
+    assert message[0].startswith(f"curves: {damaged} must hold what its run left for a figure. Got no valid JSON")
+    assert message[1].startswith(f"curves: {odd} must hold what its run left for a figure. Got content that its figure")
+    assert len(message) == 2
     lines = [line for line in done.out.splitlines() if "traffic-c20" in line]
     assert len(lines) == 1
     assert " k=9 " in lines[0]
 
 
-def test_results_that_cannot_be_read_are_told_once_and_cost_no_other_table(
+def test_unreadable_results_are_reported_once_and_the_other_tables_are_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
@@ -239,7 +241,7 @@ def test_a_table_of_the_paper_is_run_and_shown_beside_it(tmp_path: Path) -> None
         (["--model", "paper", "--show"], "--model is for one experiment. Got 'paper' and no NAME."),
     ],
 )
-def test_a_mistake_is_one_line(words: list[str], text: str, tmp_path: Path) -> None:
+def test_an_error_is_one_line_with_a_hint(words: list[str], text: str, tmp_path: Path) -> None:
     assert text in refusal("reproduce", *words, "-o", tmp_path)
 
 
@@ -247,7 +249,7 @@ def test_a_model_that_is_named_twice_is_run_once() -> None:
     assert _models(EXPERIMENTS["synthetic"], "transformer, transformer") == ["transformer"]
 
 
-def test_a_file_that_is_not_its_set_gives_no_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_not_its_set_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
     times = pl.datetime_range(pl.datetime(2006, 1, 1), pl.datetime(2006, 2, 1), "1h", eager=True)
     pl.DataFrame({"ds": times, "a": 1.0}).write_parquet(tmp_path / "solar_hourly.parquet")
@@ -259,9 +261,9 @@ def test_a_file_that_is_not_its_set_gives_no_results(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("nothing", [",", " , "])
 def test_no_model_is_not_all_models(nothing: str, tmp_path: Path) -> None:
-    told = refusal("reproduce", "synthetic", "--model", nothing, "-o", tmp_path)
-    assert "A model of synthetic must be one of: transformer, deepar-20" in told
-    assert "Got ''." in told
+    message = refusal("reproduce", "synthetic", "--model", nothing, "-o", tmp_path)
+    assert "A model of synthetic must be one of: transformer, deepar-20" in message
+    assert "Got ''." in message
 
 
 @pytest.mark.parametrize("how", [[], ["--show"]])
@@ -271,9 +273,9 @@ def test_what_is_no_folder_of_results_is_refused(how: list[str], tmp_path: Path)
     file.touch()
     assert f"{rule} {file}, which is a file." in refusal("reproduce", "synthetic", *how, "-o", file)
     (tmp_path / "synthetic.csv").mkdir()
-    told = refusal("reproduce", "synthetic", *how, "-o", tmp_path)
-    assert f"{tmp_path / 'synthetic.csv'} must hold whole rows of" in told
-    assert "Got what cannot be read (Is a directory)." in told
+    message = refusal("reproduce", "synthetic", *how, "-o", tmp_path)
+    assert f"{tmp_path / 'synthetic.csv'} must hold whole rows of" in message
+    assert "Got content that cannot be read (Is a directory)." in message
 
 
 @pytest.mark.parametrize(
@@ -289,8 +291,8 @@ def test_where_no_set_is_here_all_are_named_with_the_way_to_get_them(
     name: str, lacking: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
-    told = refusal("reproduce", name, "-o", tmp_path / "results")
-    assert f"{name} must have a data set to run on. Got no {lacking} in {tmp_path}. Hint: " in told
-    assert way in told
-    assert told.endswith(". --show prints what is recorded.\n")
+    message = refusal("reproduce", name, "-o", tmp_path / "results")
+    assert f"{name} must have a data set to run on. Got no {lacking} in {tmp_path}. Hint: " in message
+    assert way in message
+    assert message.endswith(". --show prints what is recorded.\n")
     assert list(tmp_path.iterdir()) == []

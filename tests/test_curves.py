@@ -1,4 +1,4 @@
-"""Training curves come from the runs of table 2, smoothed, a panel a set and a line a kernel."""
+"""Training curves come from the runs of table 2, smoothed, one panel per set and one line per kernel."""
 
 from __future__ import annotations
 

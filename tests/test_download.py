@@ -1,4 +1,4 @@
-"""Downloads go on where they broke off, never join halves of two contents, and say what a person can do instead."""
+"""Downloads resume, never mix two contents, and errors say how to download by hand."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_part_that_was_complete_is_only_renamed(server: Server, tmp_path: Path
 
 def test_what_is_not_there_is_said_at_once_with_the_way_out(server: Server, tmp_path: Path) -> None:
     text = (
-        rf"An original must be there to download. Got {server.url('gone.zip')}: HTTP 404 Not Found. "
+        rf"An original must be available for download. Got {server.url('gone.zip')}: HTTP 404 Not Found. "
         rf"Hint: download it by hand from {PAGE} and give the file with --from."
     )
     with pytest.raises(DataError, match=text):
@@ -147,13 +147,13 @@ def test_a_passing_trouble_of_the_server_is_waited_out(server: Server, tmp_path:
 
 def test_tries_that_bring_nothing_new_come_to_an_end(server: Server, tmp_path: Path) -> None:
     server.cuts = [1_000_000, 0, 0, 0, 0]
-    text = "after 1,000,000 of 2,500,000 bytes. Hint: run the command again, which goes on after 1,000,000 bytes if"
+    text = "after 1,000,000 of 2,500,000 bytes. Hint: run the command again, which resumes after 1,000,000 bytes if"
     with pytest.raises(DataError, match=text):
         fetch(server, tmp_path)
     assert len(server.asked) == 3
 
 
-def test_without_a_network_the_way_out_is_told_at_once(tmp_path: Path) -> None:
+def test_without_a_network_the_download_fails_at_once_with_a_hint(tmp_path: Path) -> None:
     with serving(Server()) as gone:
         url = gone.url("data.bin")
     with pytest.raises(DataError, match=rf"Got {url}: .*refused. Hint: download it by hand from {PAGE}"):
@@ -162,7 +162,7 @@ def test_without_a_network_the_way_out_is_told_at_once(tmp_path: Path) -> None:
 
 def test_a_page_that_came_instead_of_an_archive_is_not_kept(server: Server, tmp_path: Path) -> None:
     server.files |= {"page.zip": b"<!DOCTYPE html><p>moved</p>", "all.zip": packed({"a": b"b"})}
-    with pytest.raises(DataError, match=r"no zip archive, but something that begins b'<!DOCTYPE html><p>mo'"):
+    with pytest.raises(DataError, match=r"not a zip archive, but something that begins b'<!DOCTYPE html><p>mo'"):
         fetch(server, tmp_path, "page.zip")
     assert list((tmp_path / "new").iterdir()) == []
     assert fetch(server, tmp_path, "all.zip").exists()
@@ -172,7 +172,7 @@ def refused(server: Server, folder: Path, reason: str, **limits: float) -> None:
     """At once, by one clear line, with nothing left on disk."""
     words: dict[str, Any] = {"most": MOST, **limits}
     with pytest.raises(
-        DataError, match=rf"^An original must be there to download. Got .*: {reason}. Hint: download it"
+        DataError, match=rf"^An original must be available for download. Got .*: {reason}. Hint: download it"
     ):
         download(server.url("data.bin"), folder / "data.bin", page=PAGE, verbose=False, pause=1000, **words)
     assert len(server.asked) == 1
@@ -182,7 +182,7 @@ def refused(server: Server, folder: Path, reason: str, **limits: float) -> None:
 @pytest.mark.parametrize("length", ["abc", "-5", "1.5", "9" * 5000])
 def test_a_length_that_is_no_number_of_bytes_is_refused(length: str, server: Server, tmp_path: Path) -> None:
     server.length = length
-    refused(server, tmp_path, rf"a Content-Length of '{length[:40]}', which is no number of bytes")
+    refused(server, tmp_path, rf"a Content-Length of '{length[:40]}', which is not a number of bytes")
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["declared", "not declared"])
@@ -216,7 +216,7 @@ def test_only_the_web_is_asked(url: str, tmp_path: Path) -> None:
 def test_a_server_that_trickles_is_left_when_the_time_is_over(server: Server, tmp_path: Path) -> None:
     server.drip = 0.01
     begun = time.monotonic()
-    text = r"the time for this download is over. Hint: run the command again, which goes on after [1-9]\d* bytes"
+    text = r"the time for this download is over. Hint: run the command again, which resumes after [1-9]\d* bytes"
     with pytest.raises(DataError, match=text):
         download(server.url("data.bin"), tmp_path / "data.bin", page=PAGE, most=MOST, seconds=0.5, verbose=False)
     assert time.monotonic() - begun < 10
@@ -240,7 +240,7 @@ def test_trouble_of_the_disk_is_not_taken_for_trouble_of_the_way(server: Server,
 
 
 @pytest.mark.parametrize(("chunked", "said"), [(False, "3 of 3"), (True, "2")])
-def test_progress_is_told_in_megabytes(
+def test_progress_is_shown_in_megabytes(
     chunked: bool, said: str, server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.chunked = chunked

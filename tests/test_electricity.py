@@ -106,5 +106,5 @@ def test_a_file_that_is_not_the_original_is_refused_with_the_place(
 ) -> None:
     text = electricity(FIRST, values)
     assert old in text
-    with pytest.raises(DataError, match=rf"LD2011_2014.txt must be as its source gives it out. Got {said}"):
+    with pytest.raises(DataError, match=rf"LD2011_2014.txt must be as its source distributes it. Got {said}"):
         read(text.replace(old, new), tmp_path)

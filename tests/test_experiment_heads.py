@@ -15,10 +15,10 @@ import small
 from logsparse.attention.maps import Attention
 from logsparse.paper.experiment import (
     array,
+    attention_of_all_positions,
+    attention_of_layers,
     chosen,
     long_range_score,
-    look_of_all_positions,
-    look_of_layers,
     whole_matrix,
 )
 
@@ -40,7 +40,7 @@ def look(weights: Any, step: int | None = 0) -> Attention:
     return Attention(np.array(weights, np.float32), values, times, context, "a", step, "", "polars")
 
 
-def test_a_head_that_looks_far_at_few_cells_has_more_farsight_than_one_that_looks_everywhere_or_at_itself() -> None:
+def test_a_head_that_attends_to_few_cells_far_back_scores_more_than_one_that_attends_everywhere_or_to_itself() -> None:
     few = long_range_score(look([0, 0.5, 0.5, 0, 0, 0, 0, 0]), far=3)
     alike = long_range_score(look([1 / 7] * 7 + [0]), far=3)
     itself = long_range_score(look([0, 0, 0, 0, 0, 0, 1, 0]), far=3)
@@ -63,7 +63,7 @@ def test_the_head_is_the_one_that_the_rule_names(model: ls.LogSparse) -> None:
 
 
 def test_layers_are_counted_from_1_and_those_that_do_not_exist_are_left_out(model: ls.LogSparse) -> None:
-    trace = look_of_layers(model)
+    trace = attention_of_layers(model)
     (layer,) = trace["layers"]
     assert layer["layer"] == 2
     expected = model.attention(layer=1, head=layer["head"]).weights
@@ -75,7 +75,7 @@ def test_layers_are_counted_from_1_and_those_that_do_not_exist_are_left_out(mode
 
 
 def test_the_matrix_comes_back_whole(model: ls.LogSparse) -> None:
-    trace = look_of_all_positions(model)
+    trace = attention_of_all_positions(model)
     found = whole_matrix(trace["matrix"]["weights"])
     expected = model.attention(layer=1, head=trace["matrix"]["head"], step=None).weights
     np.testing.assert_allclose(found, expected, rtol=1e-3)

@@ -1,4 +1,4 @@
-"""What a run leaves for a figure comes back as it was, names its run, and is left out when it was changed."""
+"""The trace of a run is read back unchanged, names its run, and is left out if it was changed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_arrays_keep_four_digits_and_their_holes() -> None:
         (b'"run"', b"run", "no valid JSON"),
     ],
 )
-def test_a_trace_that_was_changed_is_told_and_costs_no_other(
+def test_a_changed_trace_is_reported_and_the_others_are_read(
     was: bytes, becomes: bytes, text: str, tmp_path: Path
 ) -> None:
     path = done(tmp_path, Run("waves", "x", "a"), weights=[0.25])

@@ -1,4 +1,4 @@
-"""A training is told as facts of a row and a curve; an interrupted one is not told."""
+"""A finished training gives the facts of a row and a curve; an interrupted one raises."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def model() -> ls.LogSparse:
     return ls.LogSparse(6, config=small.config(epochs=2), verbose=False).fit(small.panel(series=2))
 
 
-def test_the_curve_has_a_point_for_each_look(model: ls.LogSparse) -> None:
+def test_the_curve_has_a_point_per_validation(model: ls.LogSparse) -> None:
     facts = facts_of(model)
     curve = facts["trace"]["curve"]
     assert curve["step"] == [3, 6]

@@ -1,4 +1,4 @@
-"""Which figures are there, what the others need, and that a figure is drawn again without a training."""
+"""Which figures exist, what the others need, and that a figure is redrawn without training."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ def test_a_set_that_is_here_is_counted_and_what_differs_is_said(
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     times = pl.datetime_range(pl.datetime(2006, 1, 1), pl.datetime(2006, 1, 3), "1h", eager=True, closed="left")
     pl.DataFrame({"unique_id": "a", "ds": times, "y": 1.0}).write_parquet(tmp_path / "solar_hourly.parquet")
-    told = lines()["solar"]
-    assert told == ["5832", "48", "137", "1", "1 hour", "1 hour", "NOT as it must be: T, M, span"]
+    shown = lines()["solar"]
+    assert shown == ["5832", "48", "137", "1", "1 hour", "1 hour", "NOT as it must be: T, M, span"]
 
 
 def test_a_file_that_cannot_be_read_costs_its_own_line_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,6 +46,6 @@ def test_a_file_that_cannot_be_read_costs_its_own_line_alone(tmp_path: Path, mon
     assert len(found) == 7
 
 
-def test_the_real_sets_are_as_the_paper_tells(shared_data: Path) -> None:
+def test_the_real_sets_agree_with_the_paper(shared_data: Path) -> None:
     del shared_data
     assert lines()["solar"] == ["5832", "5832", "137", "137", "1 hour", "1 hour", ""]

@@ -1,4 +1,4 @@
-"""Results are recorded row by row, whole at every moment, and say what is still to be run."""
+"""Results are recorded row by row, atomically; the ledger says which runs are missing."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_row_that_was_cut_is_refused(tmp_path: Path) -> None:
     record(tmp_path, Run("waves", "x", "a"))
     path = tmp_path / "waves.csv"
     path.write_text(path.read_text()[:-30])
-    with pytest.raises(DataError, match="a row that was cut, or has more cells, number 1"):
+    with pytest.raises(DataError, match="a truncated row or one with more cells, number 1"):
         rows(tmp_path, "waves")
 
 
@@ -139,22 +139,24 @@ def test_scores_that_would_damage_the_table_are_not_recorded(facts: dict[str, fl
 
 def test_a_folder_in_place_of_the_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "waves.csv").mkdir()
-    with pytest.raises(DataError, match=r"must hold whole rows of .* Got what cannot be read \(Is a directory\)"):
+    with pytest.raises(
+        DataError, match=r"must hold whole rows of .* Got content that cannot be read \(Is a directory\)"
+    ):
         rows(tmp_path, "waves")
 
 
 def test_a_row_of_another_task_is_refused(tmp_path: Path) -> None:
     record(tmp_path, Run("waves", "x", "a"))
     (tmp_path / "waves.csv").rename(tmp_path / "tides.csv")
-    with pytest.raises(DataError, match=r"must hold whole rows of .* Got a row of waves\. Hint: mend it"):
+    with pytest.raises(DataError, match=r"must hold whole rows of .* Got a row of waves\. Hint: repair it"):
         rows(tmp_path, "tides")
 
 
-def test_a_table_of_other_signs_is_refused(tmp_path: Path) -> None:
+def test_a_table_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     record(tmp_path, Run("waves", "x", "a"))
     path = tmp_path / "waves.csv"
     path.write_bytes(path.read_bytes().replace(b"waves,", b"\xff,"))
-    with pytest.raises(DataError, match=r"Got what cannot be read \('utf-8'"):
+    with pytest.raises(DataError, match=r"Got content that cannot be read \('utf-8'"):
         rows(tmp_path, "waves")
 
 
@@ -168,11 +170,11 @@ def test_a_table_of_other_signs_is_refused(tmp_path: Path) -> None:
         *((b"0,none", b"0," + budget) for budget in (b"", b"0", b"-1", b"nan", b"25.0", b"x")),
     ],
 )
-def test_a_row_whose_figures_are_none_is_refused(was: bytes, becomes: bytes, tmp_path: Path) -> None:
+def test_a_row_whose_numbers_do_not_parse_is_refused(was: bytes, becomes: bytes, tmp_path: Path) -> None:
     record(tmp_path, Run("waves", "x", "a"))
     path = tmp_path / "waves.csv"
     path.write_bytes(path.read_bytes().replace(was, becomes))
-    with pytest.raises(DataError, match="Got a score, seed or budget that is no number from 0 on, of x, a"):
+    with pytest.raises(DataError, match="Got a score, seed or budget that is not a number of at least 0, of x, a"):
         rows(tmp_path, "waves")
 
 

@@ -48,11 +48,11 @@ def test_the_whole_real_set_goes_through_the_original_format_unchanged(shared_da
     [
         ("Hourly-test.csv", b'"H2",', b'"H3",', "Hourly-train.csv must .* Got 2 series, without H3 of the other file"),
         ("Hourly-test.csv", b'"H1","612",', b'"H1",', "Hourly-test.csv must .* 47 values of H1 instead of 48"),
-        ("Hourly-train.csv", b'"601"', b'"x"', "Hourly-train.csv must .* a field of H1 that is no number"),
-        ("Hourly-train.csv", b'"601"', b"", "Hourly-train.csv must .* a field of H1 that is no number"),
+        ("Hourly-train.csv", b'"601"', b'"x"', "Hourly-train.csv must .* a field of H1 that is not a number"),
+        ("Hourly-train.csv", b'"601"', b"", "Hourly-train.csv must .* a field of H1 that is not a number"),
         ("Hourly-train.csv", b'"H2"', b'"H1"', "Hourly-train.csv must .* series H1 twice"),
         ("M4-info.csv", b"H2,Other", b"H9,Other", "M4-info.csv must .* no starting date of H2"),
-        ("M4-info.csv", b"04-07-15 12:00", b"yesterday", "M4-info.csv must .* a starting date that is no date"),
+        ("M4-info.csv", b"04-07-15 12:00", b"yesterday", "M4-info.csv must .* a starting date that is not a date"),
         ("M4-info.csv", b"M4id", b"id", "M4-info.csv must .* the columns id, category"),
     ],
 )  # fmt: skip

@@ -88,7 +88,7 @@ def test_an_archive_that_is_none_or_broke_off_is_refused(tmp_path: Path) -> None
     whole = packed({"a.txt": TEXT * 1000})
     laid(tmp_path, {"a.zip": b"<!DOCTYPE html>", "b.zip": whole[: len(whole) // 2]})
     for name in ("a.zip", "b.zip"):
-        text = rf"{name} must be as its source gives it out. Got no whole zip archive \(File is not a zip"
+        text = rf"{name} must be as its source distributes it. Got no whole zip archive \(File is not a zip"
         with pytest.raises(DataError, match=text):
             only(tmp_path / name)
 

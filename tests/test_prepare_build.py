@@ -1,4 +1,4 @@
-"""`get` makes a set from given or downloaded originals, checks it, keeps a record, and leaves nothing half-made."""
+"""`get` makes a set from given or downloaded originals, checks it, writes a record, and leaves no partial files."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_set_is_downloaded_and_its_originals_are_kept_for_the_next(server: Ser
 def test_what_is_here_is_not_made_again_unless_asked(server: Server, kept: Path) -> None:
     assert kept
     get("m4-hourly", verbose=False)
-    assert get("m4-hourly").remarks == ["was here already; --again makes it anew"]
+    assert get("m4-hourly").remarks == ["exists already; --again makes it again"]
     assert len(server.asked) == 3
     server.files["M4-info.csv"] += b"D1,Macro,1,14,Daily,01-01-10 12:00\n"
     (remark,) = get("m4-hourly", again=True, verbose=False).remarks
@@ -82,7 +82,7 @@ def test_originals_of_another_shape_are_refused_and_the_old_file_stays(kept: Pat
     path = get("m4-hourly", tmp_path / "good").path
     before = path.read_bytes()
     with pytest.raises(
-        DataError, match=r"m4-hourly must be as its source gives it out. Got T = 100 where 100/120 is known"
+        DataError, match=r"m4-hourly must be as its source distributes it. Got T = 100 where 100/120 is known"
     ):
         get("m4-hourly", tmp_path / "bad")
     assert path.read_bytes() == before
@@ -102,7 +102,7 @@ SOME_NUMBERS = {
 
 @pytest.mark.parametrize("number", [b"nan", b"inf"])
 @pytest.mark.parametrize("name", FILES)
-def test_an_original_with_a_number_that_is_none_is_refused_and_the_old_file_stays(
+def test_an_original_with_a_non_finite_number_is_refused_and_the_old_file_stays(
     name: str, number: bytes, kept: Path, tmp_path: Path
 ) -> None:
     assert kept
@@ -112,7 +112,7 @@ def test_an_original_with_a_number_that_is_none_is_refused_and_the_old_file_stay
     odd = re.sub(SOME_NUMBERS[name], rb"\1" + number, FILES[name][file])
     assert odd != FILES[name][file]
     with pytest.raises(
-        DataError, match=r"must be as its source .* Got (a value at \d\S+ .* no finite number|lines that|cells of)"
+        DataError, match=r"must be as its source .* Got (a value at \d\S+ .* not a finite number|lines that|cells of)"
     ):
         get(name, laid(tmp_path / "bad", {**FILES[name], file: odd}))
     assert path.read_bytes() == before
@@ -131,11 +131,11 @@ def test_originals_of_another_time_are_refused(kept: Path, tmp_path: Path, monke
 def test_a_set_behind_a_login_or_without_a_source_says_so(kept: Path) -> None:
     assert kept
     with pytest.raises(
-        DataError, match=r"wind must be fetched by a person. Got no --from. Hint: download it from https"
+        DataError, match=r"wind must be downloaded by hand. Got no --from. Hint: download it from https"
     ):
         get("wind")
     with pytest.raises(
-        DataError, match=r"etth1 must be fetched by a person. Got a set without a source. Hint: there is no"
+        DataError, match=r"etth1 must be downloaded by hand. Got a set without a source. Hint: there is no"
     ):
         get("etth1", Path("somewhere"))
 

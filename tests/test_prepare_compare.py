@@ -36,11 +36,11 @@ def differing(table: pl.DataFrame) -> list[str]:
         (frame(step="30m"), ["S: 30 mins, not 1 hour", f"span: 2024-01-01 to 2024-01-01 23:30, not {SPAN}"]),
     ],
 )
-def test_what_differs_is_told(table: pl.DataFrame, said: list[str]) -> None:
+def test_differences_are_reported(table: pl.DataFrame, said: list[str]) -> None:
     assert differing(table) == said
 
 
-def test_either_count_of_steps_will_do_and_both_are_told() -> None:
+def test_either_count_of_steps_is_accepted_and_both_are_shown() -> None:
     gap = frame(72).filter(pl.int_range(pl.len()).is_between(10, 33).not_())
     longer = DataSet("small", (48,), 2, "h", gaps=24)
     finding = compare(longer, to_panel(gap))[0]
@@ -56,18 +56,18 @@ def test_a_set_with_more_or_fewer_gaps_than_its_source_leaves_is_another_one(len
         assert not compare(DataSet("small", lengths, 2, "h", gaps=gaps), gap)[0].agrees
 
 
-def test_a_set_that_is_not_what_it_must_be_gives_no_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_set_that_differs_from_the_catalogue_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
     late = frame(48).with_columns(pl.col("ds").dt.offset_by("-7y"))
     late.write_parquet(tmp_path / "etth1.parquet")
     text = r"etth1.parquet must be the data set etth1\. Got T = 48 where 17420 is known, M = 2 where 7 is known, span"
     with pytest.raises(DataError, match=text):
         checked("etth1")
-    with pytest.raises(DataError, match=r"Hint: `logsparse data check etth1` tells more; move it away: "):
+    with pytest.raises(DataError, match=r"Hint: `logsparse data check etth1` shows more; move it away: "):
         checked("etth1")
 
 
-def test_many_lengths_are_told_by_their_ends() -> None:
+def test_of_many_lengths_the_first_and_the_last_are_shown() -> None:
     ragged = frame(48, 5).with_columns(
         pl.when(pl.int_range(pl.len()) >= i).then(f"s{i}").alias(f"s{i}") for i in range(5)
     )
@@ -82,7 +82,7 @@ def test_a_file_that_was_changed_after_it_was_made_differs(tmp_path: Path, monke
     table.write_parquet(path)
     report = check("etth1")
     assert report.agrees
-    assert "made elsewhere, no record of its originals" in report.remarks
+    assert "made elsewhere: no record of its originals" in report.remarks
     record = note("etth1", "a source", [], {}, path)
     report = check("etth1")
     assert report.agrees

@@ -1,4 +1,4 @@
-"""The record beside a file tells what was read, and whether an original or the file has changed since."""
+"""The record beside a file says what was read, and whether an original or the file has changed since."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def only_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "runs", "told"),
+    ("name", "runs", "title"),
     [
         ("matching", 2, "Figure 1, what a query"),
         ("learned-attention", 2, "Figure 2, scores of its model"),
@@ -53,11 +53,11 @@ def only_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
         ("attention-matrix", 1, "Figure 6, attention matrix"),
     ],
 )
-def test_a_figure_is_trained_once_and_drawn_as_often_as_asked(name: str, runs: int, told: str, tmp_path: Path) -> None:
+def test_a_figure_is_trained_once_and_drawn_as_often_as_asked(name: str, runs: int, title: str, tmp_path: Path) -> None:
     done = logsparse("reproduce", name, "-o", tmp_path)
     assert done.code == 0, done.err
     assert f"run {runs} of {runs}: " in done.err
-    assert told in done.out
+    assert title in done.out
     picture = tmp_path / f"{name}.svg"
     first = picture.read_bytes()
     assert len(first) < 300_000

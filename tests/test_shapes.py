@@ -1,4 +1,4 @@
-"""Series of a shape that comes back: their tops, their spikes, and where a history ends."""
+"""Series with a recurring shape: tops, spikes, and where a history ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_history_of_a_test_series_ends_at_a_top_and_has_a_spike_and_an_earli
     assert found.tops_SX[:, : CONTEXT - 1].any(axis=1).all()
 
 
-def test_series_of_the_three_sets_are_told_apart() -> None:
+def test_series_of_the_three_sets_have_different_ids() -> None:
     assert module.SIZES == (4000, 300, 200)
     found = sets(np.random.default_rng(0))
     ids = [part.panel.ids for part in found]

@@ -1,4 +1,4 @@
-"""The first figure: two models that differ in the kernel only, and what a query gives to tops and to spikes."""
+"""The first figure: two models that differ in the kernel only, and the weight of a query on tops and on spikes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         return MATCHING.run(Run("matching", CASE, "k=6"), folder=folder, verbose=False)
 
 
-def test_a_run_in_small_gives_a_row_and_a_trace(facts: dict[str, Any]) -> None:
+def test_a_small_run_returns_a_row_and_a_trace(facts: dict[str, Any]) -> None:
     assert set(facts) == {"R0.5", "R0.9", "validation_nll", "steps", "minutes", "trace"}
     trace = facts["trace"]
     assert set(trace) == {"curve", "values", "head", "weights", "tops", "spikes", "shares", "counted"}
@@ -46,7 +46,7 @@ def test_a_run_in_small_gives_a_row_and_a_trace(facts: dict[str, Any]) -> None:
     assert max(trace["tops"]) < CONTEXT - 1
 
 
-def test_the_head_is_the_one_that_gives_most_to_tops_and_spikes_together() -> None:
+def test_the_head_is_the_one_with_most_weight_on_tops_and_spikes_together() -> None:
     rng = np.random.default_rng(0)
     test = shapes.shapes(3, rng, history_ends_at_a_top=True)
     whole = config("k=6")
@@ -54,7 +54,7 @@ def test_the_head_is_the_one_that_gives_most_to_tops_and_spikes_together() -> No
     model = LogSparse(shapes.HORIZON, config=quick, verbose=False).fit(
         shapes.shapes(64, rng).panel, validation=test.panel
     )
-    found = matching.look(model, test)
+    found = matching.attended(model, test)
     history = test.panel.cut(test.panel.lengths - shapes.HORIZON)
     earlier = test.tops_SX & (np.arange(LENGTH) < CONTEXT - shapes.SHAPE)
     given = []

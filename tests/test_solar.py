@@ -78,7 +78,7 @@ def test_a_file_that_is_not_the_original_is_refused(
 ) -> None:
     text = nrel(FIRST, values[0])
     assert old in text
-    with pytest.raises(DataError, match=rf"{NAMES[0]} must be as its source gives it out. Got ({said})"):
+    with pytest.raises(DataError, match=rf"{NAMES[0]} must be as its source distributes it. Got ({said})"):
         read({NAMES[0]: text.replace(old, new)}, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The synthetic study: its runs, one of them carried out in small, its table and figure."""
+"""The synthetic study: its runs, a small one end to end, its table and figure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_models_differ_in_the_network_only(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["transformer", "deepar-20"])
-def test_a_run_in_small_gives_all_that_a_row_needs(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_run_returns_all_facts_of_a_row(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waves, "SIZES", (96, 16, 8))
     whole = synthetic.config(model, 24)
 

@@ -173,7 +173,7 @@ def tables_panel(frame: pl.DataFrame) -> object:
 
 
 @pytest.mark.parametrize("model", ["paper", "seasonal-naive"])
-def test_a_run_gives_all_that_a_row_needs(model: str, tiny: Case, tmp_path: Path) -> None:
+def test_a_run_returns_all_facts_of_a_row(model: str, tiny: Case, tmp_path: Path) -> None:
     del tiny
     facts = tables.TABLES_OF_THE_PAPER[0].run(Run("tiny", "here", model), folder=tmp_path / "run", verbose=False)
     assert 0 <= float(facts["R0.5"]) < 2

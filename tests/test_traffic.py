@@ -21,7 +21,7 @@ DAYS = pems_days()
 
 @pytest.fixture
 def values() -> Doubles:
-    """Occupancy that tells its own day, lane and time apart."""
+    """Occupancy whose value encodes day, lane and time."""
     return np.round(np.random.default_rng(1).uniform(0, 1, (len(DAYS), 2, 144)), 4)
 
 
@@ -67,7 +67,7 @@ def test_a_week_that_begins_on_monday_makes_no_difference(values: Doubles, tmp_p
     assert table(found(tmp_path / "b", files | monday), named("traffic-c")).equals(ours)
 
 
-def test_stations_of_one_number_are_told_apart_by_their_places(values: Doubles, tmp_path: Path) -> None:
+def test_stations_with_the_same_number_are_named_by_position_too(values: Doubles, tmp_path: Path) -> None:
     files = pems(DAYS, values) | {"stations_list": vector([7, 7])}
     assert table(found(tmp_path, files), named("traffic-c")).columns == ["ds", "7_0", "7_1"]
 

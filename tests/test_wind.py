@@ -56,9 +56,7 @@ def test_a_file_that_is_dark_at_night_is_said_to_be_of_the_sun(
         assert caplog.messages == []
         dark = {name: np.where(np.arange(240) % 24 < 8, 0, column) for name, column in values.items()}
         read(european(dark), tmp_path / "sun")
-    assert caplog.messages == [
-        f"{FILE} is zero after every midnight: by that it holds the power of the sun, not of the wind"
-    ]
+    assert caplog.messages == [f"{FILE} is zero after every midnight: it seems to hold solar power, not wind power"]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +69,7 @@ def test_a_file_that_is_dark_at_night_is_said_to_be_of_the_sun(
 )
 def test_another_table_is_refused(change: object, said: str, values: dict[str, Doubles], tmp_path: Path) -> None:
     assert callable(change)
-    with pytest.raises(DataError, match=rf"{FILE} must be as its source gives it out. Got {said}"):
+    with pytest.raises(DataError, match=rf"{FILE} must be as its source distributes it. Got {said}"):
         read(european(change(values)).replace(b"nan", b""), tmp_path)
 
 

@@ -11,7 +11,7 @@ from logsparse import presets
 from logsparse.attention.pattern import full, restart
 from logsparse.config import Config
 from logsparse.forecaster import LogSparse
-from logsparse.paper.experiment import look_of_all_positions, look_of_layers
+from logsparse.paper.experiment import attention_of_all_positions, attention_of_layers
 from logsparse.paper.published import GRANULARITIES, KERNELS, MAIN, SPARSE, Scores
 
 NAIVE, OURS = "seasonal-naive", "default"
@@ -146,7 +146,7 @@ def _kernels(make: Callable[[int], Config]) -> Models:
 
 
 # Figures 2 and 6 are drawn from runs of the tables where the paper's own sets are available.
-_MATRIX, _LAYERS = {"k=1": look_of_all_positions}, {"full-length": look_of_layers}
+_MATRIX, _LAYERS = {"k=1": attention_of_all_positions}, {"full-length": attention_of_layers}
 _DAY, _WEEK = "electricity-c, 1 day x 7", "electricity-c, 7 days"
 _SEPTEMBER_END = "2014-09-07 23:00"
 

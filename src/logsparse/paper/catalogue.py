@@ -1,4 +1,4 @@
-"""A name -> what a data set must be (the paper's T, M and S, its span) and where its originals come from."""
+"""The name of a data set -> its expected T, M, S and span, and where its originals come from."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from logsparse.errors import ConfigError
 
 @dataclass(frozen=True)
 class Source:
-    """A public original. `files` are patterns of names; without `urls` only a person can fetch it."""
+    """A public original. `files` are name patterns; without `urls` it must be downloaded by hand."""
 
     title: str
     page: str
     files: tuple[str, ...]
     reader: str
-    """`module:function`, from the files and a data set to a table."""
+    """`module:function` that makes a table from the files and a data set."""
     urls: tuple[str, ...] = ()
     most: int = 0
-    """Bytes of one download at most: well above what is expected, far below what fills a disk."""
+    """Maximal bytes of one download: well above what is expected, far below what fills a disk."""
     login: bool = False
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """`lengths`, `series` and `step` are T, M and S of the paper's table; for a stand-in, what it was made with."""
+    """`lengths`, `series` and `step` are T, M and S of the paper's table; for other sets, those of the file."""
 
     name: str
     lengths: tuple[int, ...]
     series: int
     step: str
     span: tuple[str, str] | None = None
-    """First and last step, both included; None where every series has its own."""
+    """First and last step, inclusive; None where every series has its own."""
     source: Source | None = None
-    """None where the set exists as a ready file only."""
+    """None where the set exists only as a ready file."""
     gaps: int = 0
     """Steps between its first and last that the source leaves out, the same for every series."""
     missing: int = 0
@@ -194,17 +194,17 @@ _NAMES = {entry.name: entry for entry in DATASETS}
 
 
 def named(name: str) -> DataSet:
-    """The data set of that name, in any case, with _ for - if you like."""
+    """Return the data set of this name; case is ignored, and _ may stand for -."""
     plain = name.strip().lower().replace("_", "-")
     if plain not in _NAMES:
         raise ConfigError(
             f"A data set must be one of: {', '.join(_NAMES)}.",
             got=repr(name),
-            hint=suggest(plain, _NAMES, "`logsparse data list` tells more of them."),
+            hint=suggest(plain, _NAMES, "`logsparse data list` shows all of them."),
         )
     return _NAMES[plain]
 
 
 def step_in_words(step: str) -> str:
-    """As the paper's table writes it."""
+    """Return a step as the paper's table writes it."""
     return {"h": "1 hour", "d": "1 day"}.get(step, step.replace("min", " mins"))

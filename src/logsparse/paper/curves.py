@@ -19,21 +19,23 @@ from logsparse.pictures import START, draw_attention_matrix, new_panels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# L positions of the window, J positions attended to (= L)
+
 MODELS = {"k=1": "#c8553d", "k=3": "#3a8f4d", "k=9": "#1f6fb2"}
 PARTS = ("step", "nll", "validation_nll")
-# Of all looks, those that one point of the smooth curve is the mean of.
+# Share of all validations that one point of the smooth curve averages.
 _SHARE = 0.1
 
 
 def smooth(losses: Sequence[float]) -> Floats:
-    """Mean over the tenth of all looks around each; at the ends over what is there."""
+    """Return the moving average over a tenth of all points, truncated at the ends."""
     values, half = array(losses), max(1, round(_SHARE * len(losses))) // 2
     return np.array([values[max(0, i - half) : i + half + 1].mean() for i in range(len(values))])
 
 
 def fits(trace: Mapping[str, Any]) -> bool:
-    """Whether its curve is one: as many steps as losses, at least one, all of them numbers."""
-    if "losses" in trace and "curve" not in trace:  # a model that is not trained
+    """Return True if the trace has a curve: as many steps as losses, at least one, all numbers."""
+    if "losses" in trace and "curve" not in trace:  # not a trained model
         return True
     curve = trace.get("curve")
     if not isinstance(curve, dict) or not are_numbers(curve.get("step")):
@@ -42,7 +44,7 @@ def fits(trace: Mapping[str, Any]) -> bool:
 
 
 def tables(_rows: Sequence[Row], traces: Traces) -> list[Table]:
-    """Where each curve ends."""
+    """Return where each curve ends."""
     lines = []
     for case in _cases(traces):
         for model in MODELS:
@@ -54,7 +56,7 @@ def tables(_rows: Sequence[Row], traces: Traces) -> list[Table]:
 
 
 def figure(_rows: Sequence[Row], traces: Traces) -> Figure | None:
-    """A panel a set: the losses of single batches pale, their mean over a tenth of the looks bold."""
+    """Draw one panel per set: losses of single batches pale, their moving average bold."""
     cases = _cases(traces)
     if not cases:
         return None
@@ -91,11 +93,6 @@ CURVES = Experiment(
 )
 
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-# L positions of the window, J positions attended to (= L)
-
 COLOURS = {2: "#1f4fd8", 6: "#17b1c4", 10: "#d62728"}
 """Blue, cyan, red, as in the paper."""
 CANONICAL = "k=1"
@@ -111,12 +108,12 @@ def _first_set(
 
 
 def _shown(traces: Traces, part: str) -> tuple[str, Any] | None:
-    """The first trace that has this part, in the order of the sets."""
+    """Return case and trace of the first trace that has this part, in the order of the sets."""
     return next(((case, trace) for (case, _), trace in traces.items() if part in trace), None)
 
 
 def draw_layers(_rows: Sequence[Row], traces: Traces) -> Figure | None:
-    """A panel a layer: the history in grey, over it the weights with which the first step of the forecast looks."""
+    """Draw one panel per layer: the history in grey, and over it the attention weights of the first forecast step."""
     found = _shown(traces, "layers")
     if found is None:
         return None
@@ -135,7 +132,7 @@ def draw_layers(_rows: Sequence[Row], traces: Traces) -> Figure | None:
         axes.axvline(times[start], color=START, linestyle="--", linewidth=1.4)
         axes.set_ylim(bottom=0)
         axes.set_ylabel("weight")
-        # Weights are what is read: they lie over the history.
+        # Weights are drawn over the history.
         axes.set_zorder(behind.get_zorder() + 1)
         axes.patch.set_visible(False)
         axes.set_title(f"layer {layer['layer']}, head {layer['head'] + 1}", loc="left", fontsize=9, color=colour)
@@ -144,7 +141,7 @@ def draw_layers(_rows: Sequence[Row], traces: Traces) -> Figure | None:
 
 
 def draw_matrix(_rows: Sequence[Row], traces: Traces) -> Figure | None:
-    """The window; under it the weights of every position."""
+    """Draw the window and below it the attention weights of every position."""
     found = _shown(traces, "matrix")
     if found is None:
         return None
@@ -157,7 +154,7 @@ def draw_matrix(_rows: Sequence[Row], traces: Traces) -> Figure | None:
 
 
 def layers_fit(trace: Mapping[str, Any]) -> bool:
-    """Whether its layers, if it has any, are some of those shown, each with a weight for every step of its window."""
+    """Return True if the layers of a trace, if any, are among those shown and have a weight per step of the window."""
     if "layers" not in trace:
         return True
     window, layers = trace.get("window"), trace["layers"]
@@ -168,7 +165,7 @@ def layers_fit(trace: Mapping[str, Any]) -> bool:
 
 
 def matrix_fits(trace: Mapping[str, Any]) -> bool:
-    """Whether its matrix, if it has one, has a row for every step of its window, up to that step."""
+    """Return True if the matrix of a trace, if any, has a row for every step of the window, up to that step."""
     if "matrix" not in trace:
         return True
     window, matrix = trace.get("window"), trace["matrix"]
@@ -185,7 +182,7 @@ def _is_head(found: Any) -> bool:
 
 
 def _is_window(window: Any) -> TypeGuard[Mapping[str, Any]]:
-    """Whether it has a time for every value, and a start of the forecast among them."""
+    """Return True for a window with a time per value and a forecast start among them."""
     if not isinstance(window, dict) or not are_numbers(window.get("values"), holes=True):
         return False
     times: Any = window.get("times")
@@ -206,7 +203,7 @@ def _times(window: Mapping[str, Any]) -> Any:
 
 
 def _layer_tables(rows: Sequence[Row], traces: Traces) -> list[Table]:
-    """How far each layer's head looks; and the scores of the model."""
+    """Return how far back each layer's head attends, and the scores of the model."""
     found = _shown(traces, "layers")
     lines = []
     if found is not None:
@@ -225,9 +222,9 @@ def _of_ten(rows: Sequence[Row]) -> list[Row]:
 
 
 def same_hour(weights_LJ: Floats, day: int) -> tuple[float, float]:
-    """Weight on cells whole days back, the own one included, and what it would be if all cells were alike.
+    """Return the weight on cells whole days back, including its own, and the same for uniform weights.
 
-    Both are means over the positions that have a day behind them.
+    Both are means over the positions with at least a day before them.
     """
     length = len(weights_LJ)
     back_LJ = np.arange(length)[:, None] - np.arange(length)
@@ -237,7 +234,7 @@ def same_hour(weights_LJ: Floats, day: int) -> tuple[float, float]:
 
 
 def _matrix_tables(_rows: Sequence[Row], traces: Traces) -> list[Table]:
-    """Whether cells of the same hour get more than their share, as the paper says."""
+    """Return the weight at the same hour beside its share under uniform weights; the paper says it is larger."""
     found = _shown(traces, "matrix")
     lines = []
     if found is not None:

@@ -1,4 +1,4 @@
-"""Words of the command line -> the paper's data sets listed, fetched, and checked against the paper's table."""
+"""The command `data`: list, fetch and check the paper's data sets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="a data set, such as s
 
 @app.command("list")
 def list_() -> None:
-    """Show every data set: length, number and step of its series, where it comes from, whether it is here."""
+    """Show every data set: length, number and step of its series, whether it is here, its source."""
     from logsparse.paper.catalogue import DATASETS, step_in_words
     from logsparse.paper.prepare import folder, locate
 
@@ -38,7 +38,7 @@ def get(
         Path | None,
         typer.Option("--from", metavar="PATH", help="the originals on disk: a file, a folder or a zip archive"),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="download and read anew what is here already")] = False,
+    again: Annotated[bool, typer.Option("--again", help="download and read again what exists already")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
 ) -> None:
     """Make a data set from its public originals: downloaded, or given with --from."""
@@ -66,7 +66,7 @@ def check(
         try:
             report = run(each)
         except DataError as error:
-            # Of the one that was asked for it is a mistake like any other; among many it hides none of them.
+            # Raised for a set that was named; among all sets, the others are still checked.
             if name is not None:
                 raise
             typer.echo(f"{each}: CANNOT BE READ\n  {error}")

@@ -1,4 +1,4 @@
-"""Nothing -> the paper's synthetic set, a model trained on it in about two minutes, its scores, pictures and report."""
+"""The command `demo`: the paper's synthetic set -> a model trained in about two minutes, scores, pictures, a report."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def demo(
     learned, asked = len(sets.training), len(sets.test)
     say(f"The paper's synthetic set, t0 = {T0}: {learned:,} series to learn from, {asked:,} others to forecast.")
     say(f"Their last {HORIZON} steps have the larger amplitude of the first two waves, some 90 steps back.")
-    say("Seasonal naive repeats the last season, which says nothing of it, and must fail.")
+    say("Seasonal naive repeats the last season, which does not contain it, and must fail.")
     model = LogSparse(HORIZON, config=_half(config(TRANSFORMER, T0)), minutes=minutes, seed=seed)
     model.fit(sets.training, validation=sets.validation)
     model.save(out / "model")
@@ -54,20 +54,20 @@ def demo(
 
 
 def _half(study: Config) -> Config:
-    """Half the passes of the study are near enough to what they reach, in half the time."""
+    """Halve the passes of the study, which costs little accuracy and saves half the time."""
     from dataclasses import replace
 
     return replace(study, train=replace(study.train, epochs=study.train.epochs // 2))
 
 
 def _draw(model: LogSparse, test: Panel, out: Path) -> None:
-    """The forecast of the first test series beside what came, and what its first step looks at."""
+    """Draw the forecast of the first test series beside its true values, and the attention of its first step."""
     from logsparse.pictures import TRUTH, save_figure
 
     history = test.cut(test.lengths - model.horizon)
     figure = model.forecast(history).plot(history=T0)
     axes = figure.axes[0]
-    axes.plot(range(T0, T0 + model.horizon), test[0][T0:], color=TRUTH, linewidth=1, linestyle="--", label="what came")
+    axes.plot(range(T0, T0 + model.horizon), test[0][T0:], color=TRUTH, linewidth=1, linestyle="--", label="actual")
     axes.legend(frameon=False, ncols=5, fontsize=8, loc="upper left")
     save_figure(figure, out / "forecast.svg")
     save_figure(model.attention(history).plot(), out / "attention.svg")

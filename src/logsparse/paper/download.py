@@ -1,4 +1,4 @@
-"""A URL -> a whole file: with progress, going on where an earlier try broke off, never with half of another content."""
+"""A URL -> a complete file, with progress; resumes an interrupted download and never mixes two contents."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _SECONDS_OF_SILENCE = 60.0
 # Half a gigabyte in that time is 23 kB a second.
 _LONGEST = 6 * 3600.0
 _DIGITS = "[0-9]{1,18}"
-# Answers that may be better next time: too many requests, and troubles of the server's own.
+# Status codes worth another try: too many requests, and temporary errors of the server.
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
 
 
 @dataclass(frozen=True)
 class Note:
-    """What a part on disk is a part of. Without a `mark` nobody can tell whether the rest belongs to it."""
+    """What a partial file belongs to. Without a `mark` it cannot be resumed."""
 
     url: str
     mark: str | None
-    """The server's own name for this content: a strong ETag, or the time of its last change."""
+    """Identifies the content on the server: a strong ETag, or the Last-Modified time."""
     size: int | None
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one download may take."""
+    """Limits of one download."""
 
     most: int
     """Bytes."""
@@ -50,7 +50,7 @@ class Limits:
     """`time.monotonic()` of its end."""
 
     def check(self, size: int) -> None:
-        """Content of this size, declared or received, by now."""
+        """Raise if this size, declared or received, or the time exceeds the limits."""
         if size > self.most:
             raise _RefusedError(f"{size:,} bytes, where at most {self.most:,} are expected")
         if time.monotonic() > self.until:
@@ -62,15 +62,15 @@ class _CutOffError(Exception):
 
 
 class _TooLongError(Exception):
-    """It takes too long; what came may be continued."""
+    """The time is over; the partial file can be resumed."""
 
 
 class _RefusedError(Exception):
-    """The answer cannot be the original: another try would bring the same."""
+    """The response cannot be the original; another try would not help."""
 
 
 class _WebOnly(urllib.request.HTTPRedirectHandler):
-    """urllib would follow a redirection to ftp too."""
+    """Follow redirects to http and https only; urllib would follow ftp too."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
@@ -84,7 +84,7 @@ def _check_scheme(url: str) -> None:
         raise _RefusedError(f"only http and https are followed, not {url}")
 
 
-# Troubles of the way; those of the disk are none of them and end the work at once.
+# Network errors, worth another try; errors of the disk are raised at once.
 _LOST = (urllib.error.URLError, HTTPException, _CutOffError, ConnectionError, TimeoutError, ssl.SSLError)
 
 
@@ -99,7 +99,7 @@ def download(
     tries: int = 5,
     pause: float = 1.0,
 ) -> None:
-    """Write `target` of at most `most` bytes, or say what to do on `page`. Only tries without new bytes are counted."""
+    """Download `url` to `target`, at most `most` bytes; errors refer to `page`. Only tries without new bytes count."""
     part = target.with_name(f"{target.name}.part")
     farthest, fruitless = _size(part), 0
     limits = Limits(most, time.monotonic() + seconds)
@@ -121,7 +121,7 @@ def download(
         except _LOST as error:
             reason = getattr(error, "reason", None) or str(error) or type(error).__name__
             if isinstance(error, urllib.error.URLError) and not _size(part):
-                raise _failed(url, reason, page) from error  # no way to the server at all: nothing to wait for
+                raise _failed(url, reason, page) from error  # the server cannot be reached at all
         reached = _size(part)
         fruitless = 0 if reached > farthest else fruitless + 1
         farthest = max(reached, farthest)
@@ -131,7 +131,7 @@ def download(
     if target.suffix == ".zip" and not zipfile.is_zipfile(part):
         begins = part.read_bytes()[:20]
         _forget(part)
-        raise _failed(url, f"no zip archive, but something that begins {begins!r}", page)
+        raise _failed(url, f"not a zip archive, but something that begins {begins!r}", page)
     part.replace(target)
     _note_file(part).unlink(missing_ok=True)
 
@@ -141,20 +141,20 @@ def _attempt(url: str, part: Path, limits: Limits, *, verbose: bool) -> None:
     if note is None or note.url != url or note.mark is None:
         note, have = None, 0
     if note and have == note.size:
-        return  # stopped between the last byte and the renaming
-    # Compressed on the way, a part could not be continued.
+        return  # complete, but not renamed yet
+    # A compressed transfer could not be resumed.
     headers = {"User-Agent": "logsparse", "Accept-Encoding": "identity"}
     if note and have:
         headers |= {"Range": f"bytes={have}-", "If-Range": str(note.mark)}
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - of the web, as was checked
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - the scheme is checked
     try:
         response: HTTPResponse = urllib.request.build_opener(_WebOnly).open(request, timeout=_SECONDS_OF_SILENCE)
     except urllib.error.HTTPError as error:
         if error.code == 416 and have:
-            # The part is as long as the content or longer: what it is worth is unknown.
+            # The partial file is as long as the content or longer, so it cannot be trusted.
             error.close()
             _forget(part)
-            raise _CutOffError("the part on disk did not fit, starting anew") from error
+            raise _CutOffError("the part on disk did not fit, starting again") from error
         raise
     part.parent.mkdir(parents=True, exist_ok=True)
     with response:
@@ -163,7 +163,7 @@ def _attempt(url: str, part: Path, limits: Limits, *, verbose: bool) -> None:
         if begin and note:
             if begin != have or note.size not in (None, size) or note.mark != (_mark(response) or note.mark):
                 _forget(part)
-                raise _CutOffError("the content has changed, starting anew")
+                raise _CutOffError("the content has changed, starting again")
         else:
             _write_note(part, Note(url, _mark(response), size))
         got = begin
@@ -177,7 +177,7 @@ def _attempt(url: str, part: Path, limits: Limits, *, verbose: bool) -> None:
 
 
 def _place(response: HTTPResponse) -> tuple[int, int | None]:
-    """Where in the content the answer begins, and how large the content is."""
+    """Offset at which the response begins, and the size of the whole content."""
     if response.status == 206:
         match = re.fullmatch(rf"bytes ({_DIGITS})-{_DIGITS}/({_DIGITS})", response.headers.get("Content-Range", ""))
         if match is None:
@@ -185,7 +185,7 @@ def _place(response: HTTPResponse) -> tuple[int, int | None]:
         return int(match[1]), int(match[2])
     length = response.headers.get("Content-Length")
     if length and not re.fullmatch(_DIGITS, length):
-        raise _RefusedError(f"a Content-Length of {length[:40]!r}, which is no number of bytes")
+        raise _RefusedError(f"a Content-Length of {length[:40]!r}, which is not a number of bytes")
     return 0, int(length) if length else None
 
 
@@ -199,7 +199,7 @@ def _shown(response: HTTPResponse, name: str, begin: int, size: int | None, *, v
     with Progress(f"downloading {name}, MB", total, verbose=verbose) as progress:
         got = begin
         progress.skip_to(begin // _MEGABYTE)
-        # What is there, and not a whole block: a server that trickles would fill one for days.
+        # read1 returns what is available: a slow server would take days to fill a block.
         while block := response.read1(_BLOCK):
             yield block
             got += len(block)
@@ -224,7 +224,7 @@ def _read_note(part: Path) -> Note | None:
 
 def _write_note(part: Path, note: Note) -> None:
     if _read_note(part) != note:
-        # The old part must not stand beside the new note, not even for a moment.
+        # The old partial file must never be paired with the new note.
         _forget(part)
         _note_file(part).write_text(json.dumps(asdict(note)))
 
@@ -235,9 +235,9 @@ def _forget(part: Path) -> None:
 
 
 def _failed(url: str, reason: object, page: str, reached: int = 0) -> DataError:
-    again = f"run the command again, which goes on after {reached:,} bytes if the server can; or " if reached else ""
+    again = f"run the command again, which resumes after {reached:,} bytes if the server can; or " if reached else ""
     return DataError(
-        "An original must be there to download.",
+        "An original must be available for download.",
         got=f"{url}: {reason}",
         hint=f"{again}download it by hand from {page} and give the file with --from.",
     )

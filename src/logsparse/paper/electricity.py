@@ -15,12 +15,12 @@ from logsparse.paper.originals import Files, broken, unreadable
 
 _FILE = "LD2011_2014.txt"
 _QUARTERS = "quarters"
-# Each quarter of an hour counts in three digits of its own: one that came twice cannot hide one that is missing.
+# Each quarter of an hour counts in three digits of its own: a duplicate cannot hide a missing one.
 _EACH_ONCE = 1_001_001_001
 
 
 def table(files: Files, dataset: DataSet) -> pl.DataFrame:
-    """Wide: one column a customer. Zeros before a customer's first day are kept, as in the paper."""
+    """Return a wide table, one column per customer. Zeros before a customer's first day are kept, as in the paper."""
     (original,) = files[_FILE]
     blocks = original.blocks()
     header, _, first = next(blocks, b"").removeprefix(BOM_UTF8).partition(b"\n")
@@ -30,7 +30,7 @@ def table(files: Files, dataset: DataSet) -> pl.DataFrame:
     schema = {TIME: pl.String(), **dict.fromkeys(names[1:], pl.Float64())}
     rows = (_rows(block, schema) for block in chain([first], blocks) if block.strip())
     within = pl.col(TIME).is_between(dataset.first, dataset.last)
-    # The file is larger than most memories: every block is cut and shrunk, or summed, before the next is read.
+    # The file may exceed the memory: every block is filtered and shrunk, or summed, before the next is read.
     if dataset.step == "15min":
         return _joined(part.filter(within).with_columns(pl.exclude(TIME).cast(pl.Float32)) for part in rows)
     hours = _joined(map(_sums, rows)).group_by(TIME, maintain_order=True).sum().filter(within).sort(TIME)
@@ -47,7 +47,7 @@ def _joined(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
 def _rows(block: bytes, schema: dict[str, pl.DataType]) -> pl.DataFrame:
     try:
-        # Blank lines at the end are none of the file's rows.
+        # Blank lines at the end are not rows.
         rows = pl.read_csv(block.rstrip(), has_header=False, separator=";", decimal_comma=True, schema=schema)
         rows = rows.with_columns(pl.col(TIME).str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="us"))
     except pl.exceptions.PolarsError as error:
@@ -59,7 +59,7 @@ def _rows(block: bytes, schema: dict[str, pl.DataType]) -> pl.DataFrame:
 
 
 def _sums(rows: pl.DataFrame) -> pl.DataFrame:
-    """Closed right, labelled left: hour 00:00 is 00:15 + 00:30 + 00:45 + 01:00. An hour may go on in the next block."""
+    """Sum by hour, closed right, labelled left: 00:00 is 00:15 + 00:30 + 00:45 + 01:00. Hours may span two blocks."""
     inside = pl.col(TIME).dt.offset_by("-1us")
     quarter = pl.lit(1000, pl.Int64).pow(inside.dt.minute().cast(pl.Int64) // 15)
     parts = rows.with_columns(inside.dt.truncate("1h"), quarter.alias(_QUARTERS))

@@ -1,7 +1,7 @@
-"""Experiment: what every table or figure of the paper offers; and what a run leaves for a figure.
+"""Experiment, the interface of every table and figure; traces: what a run leaves in addition to its row.
 
-The head is not chosen by hand: it is the one with the largest sum of squared weights on cells a day or more back.
-Such a head looks far, and at few cells; one that looks at itself alone, or at all cells alike, scores next to nothing.
+The attention head that is shown is chosen by rule: the largest sum of squared weights on cells a day or more back. Such
+a head attends far back and to few cells; a head that attends to itself or to all cells alike scores close to zero.
 """
 
 from __future__ import annotations
@@ -30,28 +30,33 @@ from logsparse.storage import check_document, pack_document, read_file, unpack_o
 from logsparse.train.checkpoint import fingerprint
 from logsparse.train.loop import INTERRUPTED
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# L positions of the window, J positions attended to (= L)
+
 Traces = Mapping[tuple[str, str], Mapping[str, Any]]
 """By case and model."""
 NO_TRACES: Traces = {}
 Fits = Callable[[Mapping[str, Any]], bool]
-"""Whether a trace has what a figure reads."""
+"""True if a trace has what a figure reads."""
 
 
 def keep(folder: Path, run: Run, trace: Mapping[str, Any]) -> None:
-    """One file a run that says whose it is; whole at every moment."""
+    """Write the trace of a run atomically, with the name of the run in it."""
     content = {"run": _named(run), "version": f"logsparse {version('logsparse')}", "trace": trace}
     write_whole(_path(folder, run), pack_document(content, indent=None), "A trace")
 
 
 def anything(_trace: Mapping[str, Any]) -> bool:
-    """For a figure that looks for its parts itself."""
+    """Accept every trace: for a figure that selects its parts itself."""
     return True
 
 
 def traces(folder: Path, rows: Sequence[Row], fits: Fits = anything) -> tuple[Traces, list[DataError]]:
-    """Of the recorded runs that left one; of several seeds, that of the lowest validation loss.
+    """Return the trace of each cell, of several seeds the one with the lowest validation loss, and errors.
 
-    One that cannot be used is told and left out: it costs a figure one of its lines, and no score.
+    A trace that cannot be used is left out and its error returned: it costs a figure one line, and no score.
     """
     left: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
@@ -85,31 +90,31 @@ def seed_traces(folder: Path, rows: Sequence[Row], fits: Fits = anything) -> tup
 
 
 def plain(values: Any) -> list[Any]:
-    """An array as JSON keeps it: four digits, which no eye tells from all, and None where nothing is known."""
+    """Return an array as plain JSON: four significant digits, None for non-finite values."""
     if np.ndim(values) > 1:
         return [plain(row) for row in values]
     return [float(f"{value:.4g}") if np.isfinite(value) else None for value in np.asarray(values, float).tolist()]
 
 
 def array(values: Sequence[Any]) -> Any:
-    """What `plain` was given."""
+    """Return the array that `plain` made a list of."""
     return np.array(values, float)
 
 
 def are_numbers(values: Any, count: int | None = None, *, holes: bool = False) -> bool:
-    """Whether it is a list of numbers, at least one or `count` of them, among which None may stand for a hole."""
+    """Return True for a list of numbers, at least one or exactly `count`; with `holes`, None may stand among them."""
     if not isinstance(values, list) or (len(values) == 0 if count is None else len(values) != count):
         return False
     return all(is_number(value) or (holes and value is None) for value in values)
 
 
 def are_places(values: Any, below: int) -> bool:
-    """Whether it is a list of whole numbers from 0 on, all of them below this one; there may be none."""
+    """Return True for a list, possibly empty, of whole numbers from 0 up to below `below`."""
     return isinstance(values, list) and all(is_whole(value) and 0 <= value < below for value in values)
 
 
 def _named(run: Run) -> dict[str, Any]:
-    """As a trace says it: a budget only where there is one."""
+    """The fields of a run as a trace holds them: without a budget where there is none."""
     return {name: value for name, value in asdict(run).items() if value is not None}
 
 
@@ -136,48 +141,48 @@ def _refuse(path: Path, reason: str) -> DataError:
     )
 
 
-# Paths drawn for every forecast that is scored; it is part of what a recorded run is known by.
+# Sample paths of every scored forecast; part of the identity of a run.
 SAMPLES = 100
-# Seed and budget identify a run beside its config; the others change no score.
+# Seed and budget identify a run in addition to its config; the others change no score.
 _NO_SETTINGS = ("seed", "minutes", "device", "processes", "verbose")
-# Half of a sha256: panels that differ have another one, and a person can compare two of them.
+# Half of a sha256 is enough to tell panels apart, and short enough to compare by eye.
 _DIGITS = 32
 
 
 def known_by(forecaster: Forecaster, learned_from: Panel, *data: Panel) -> Identity:
-    """All its settings, those included that follow from what it learns from, and a fingerprint of all data."""
+    """Return all settings, including those that follow from the training data, and a fingerprint of all data."""
     settings = {name: value for name, value in forecaster.settings().items() if name not in _NO_SETTINGS}
     if isinstance(forecaster, LogSparse):
         config = forecaster.config or forecaster.plan(learned_from).config
         del settings["config"]
         settings |= config.to_dict()
     prints = " ".join(fingerprint(panel) for panel in data)
-    # A trip through JSON turns tuples into lists, as a reader of the row will find them.
+    # The round trip through JSON turns tuples into lists, as they are read back from a row.
     return Identity(json.loads(json.dumps(settings)), sha256(prints.encode()).hexdigest()[:_DIGITS])
 
 
 def facts_of(model: LogSparse) -> dict[str, Any]:
-    """Every trained run leaves its curve. Interrupted, there is nothing to tell yet: it goes on another time."""
-    story = model.history_
-    if story.ended == INTERRUPTED:
+    """Return the facts of a finished training and its curve; an interrupted one raises KeyboardInterrupt."""
+    history = model.history_
+    if history.ended == INTERRUPTED:
         raise KeyboardInterrupt
     return {
-        "validation_nll": story.best,
-        "steps": int(story.rows[-1]["step"]),
-        "minutes": story.seconds / 60,
+        "validation_nll": history.best,
+        "steps": int(history.rows[-1]["step"]),
+        "minutes": history.seconds / 60,
         "trace": {
             "curve": {
-                "step": [int(row["step"]) for row in story.rows],
-                **{name: plain([row[name] for row in story.rows]) for name in ("nll", "validation_nll")},
+                "step": [int(row["step"]) for row in history.rows],
+                **{name: plain([row[name] for row in history.rows]) for name in ("nll", "validation_nll")},
             }
         },
     }
 
 
 def losses(results: pl.DataFrame) -> dict[str, Any]:
-    """Quantile losses per forecast start, or per series where there is one start only: what a bootstrap resamples.
+    """Return quantile losses per forecast start, or per series where there is only one start, for a bootstrap.
 
-    R of any set of them is the sum of its losses over the sum of `size`.
+    R of any subset is the sum of its losses divided by the sum of its `size`.
     """
     starts, series = results[CUTOFF].n_unique(), results[ID].n_unique()
     # Series that end at different times have starts of their own, one each.
@@ -195,71 +200,65 @@ def losses(results: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-# L positions of the window, J positions attended to (= L)
-
 LAYERS = (2, 6, 10)
-"""Those of the paper's figure, counted from 1."""
+"""Layers of the paper's figure, counted from 1."""
 
 
-def look_of_layers(model: LogSparse) -> dict[str, Any]:
-    """The first step of the first series' forecast, in the layers that the paper shows."""
+def attention_of_layers(model: LogSparse) -> dict[str, Any]:
+    """Return the attention of the first forecast step of the first series, in the layers that the paper shows."""
     wanted = [layer for layer in LAYERS if layer <= model.config_.model.layers]
     found = [chosen(model, layer=layer - 1, step=0) for layer in wanted]
     layers = [
-        {"layer": layer, "head": head, "weights": plain(look.weights)}
-        for layer, (head, look) in zip(wanted, found, strict=True)
+        {"layer": layer, "head": head, "weights": plain(seen.weights)}
+        for layer, (head, seen) in zip(wanted, found, strict=True)
     ]
     return {"window": window_of(found[0][1]), "layers": layers}
 
 
-def look_of_all_positions(model: LogSparse) -> dict[str, Any]:
-    """Every position of the first series' window, in the last layer."""
-    head, look = chosen(model, layer=model.config_.model.layers - 1, step=None)
-    # Row by row up to the position that looks: what lies after it is 0 always.
-    rows = [plain(row[: position + 1]) for position, row in enumerate(look.weights)]
-    return {"window": window_of(look), "matrix": {"head": head, "weights": rows}}
+def attention_of_all_positions(model: LogSparse) -> dict[str, Any]:
+    """Return the attention of every position of the first series' window, in the last layer."""
+    head, seen = chosen(model, layer=model.config_.model.layers - 1, step=None)
+    # Each row up to its own position: weights after it are always 0.
+    rows = [plain(row[: position + 1]) for position, row in enumerate(seen.weights)]
+    return {"window": window_of(seen), "matrix": {"head": head, "weights": rows}}
 
 
 def whole_matrix(rows: Sequence[Sequence[float]]) -> Floats:
-    """(L, J) from its rows up to the position that looks."""
+    """Return the (L, J) matrix from rows that end at their own position."""
     matrix_LJ = np.zeros((len(rows), len(rows)), np.float32)
     for position, row in enumerate(rows):
         matrix_LJ[position, : len(row)] = row
     return matrix_LJ
 
 
-def window_of(look: Attention) -> dict[str, Any]:
-    """History and mean path, with their times as clocks show them."""
-    times = [time.isoformat()[:16] if hasattr(time, "isoformat") else time for time in look.times.to_list()]
-    return {"series": look.series, "times": times, "values": plain(look.values), "context": look.context}
+def window_of(seen: Attention) -> dict[str, Any]:
+    """Return history and mean path with their times."""
+    times = [time.isoformat()[:16] if hasattr(time, "isoformat") else time for time in seen.times.to_list()]
+    return {"series": seen.series, "times": times, "values": plain(seen.values), "context": seen.context}
 
 
 def chosen(model: LogSparse, *, layer: int, step: int | None) -> tuple[int, Attention]:
-    """The head that the rule names, and its look; a day is the horizon of these sets."""
-    looks = [model.attention(layer=layer, head=head, step=step) for head in range(model.config_.model.heads)]
-    best = int(np.argmax([long_range_score(look, model.config_.horizon) for look in looks]))
-    return best, looks[best]
+    """Return the head chosen by the rule and its attention; the horizon of these sets is a day."""
+    heads = [model.attention(layer=layer, head=head, step=step) for head in range(model.config_.model.heads)]
+    best = int(np.argmax([long_range_score(seen, model.config_.horizon) for seen in heads]))
+    return best, heads[best]
 
 
-def long_range_score(look: Attention, far: int) -> float:
-    """Sum of squared weights on cells at least so far back; of a matrix the mean over the rows that have such cells."""
-    if look.step is not None:
-        return float(np.square(look.weights[: max(look.context + look.step + 1 - far, 0)]).sum())
-    return float(np.square(np.tril(look.weights, -far)[far:]).sum(1).mean())
-
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+def long_range_score(seen: Attention, far: int) -> float:
+    """Return the sum of squared weights on cells at least `far` back; for a matrix, the mean over its rows."""
+    if seen.step is not None:
+        return float(np.square(seen.weights[: max(seen.context + seen.step + 1 - far, 0)]).sum())
+    return float(np.square(np.tril(seen.weights, -far)[far:]).sum(1).mean())
 
 
 UNIDENTIFIED = "not a finished run: its row does not record its data"
-"""What tables note beside such a row."""
+"""Note beside rows without a data fingerprint."""
 
 
 class Runs(Protocol):
-    """How many seeds of which models, and minutes of training at most -> the runs to do.
+    """Number of seeds, models and maximal minutes of training -> the runs to do.
 
-    Without a number of seeds, as many as each model has by default. A model that is not trained has no budget.
+    Without a number of seeds, each model has its default number. A model that is not trained has no budget.
     """
 
     def __call__(
@@ -268,9 +267,9 @@ class Runs(Protocol):
 
 
 class RunExperiment(Protocol):
-    """A run and a folder to go on in -> what the ledger records of it.
+    """A run and a folder for its checkpoints -> the facts that the ledger records.
 
-    Under `trace` it may give what a figure needs beside the row: plain JSON.
+    `trace` may hold what figures and claims need in addition to the row, as plain JSON.
     """
 
     def __call__(self, run: Run, /, *, folder: Path, verbose: bool = True) -> dict[str, Any]: ...  # pragma: no cover
@@ -278,7 +277,7 @@ class RunExperiment(Protocol):
 
 @dataclass(frozen=True)
 class Table:
-    """What a person reads."""
+    """A title, column names and rows of text."""
 
     title: str
     head: list[str]
@@ -287,34 +286,34 @@ class Table:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Runs to do, how each is done, and what their rows and traces show; without models there is nothing to run."""
+    """The runs of a table or figure, how to do one, and how to show rows and traces; without models nothing runs."""
 
     name: str
     models: tuple[str, ...]
     runs: Runs
     identify: Callable[[Sequence[Run]], dict[Run, Identity]]
-    """What each of these runs is known by, before any of them is done; in their order."""
+    """The identity of each run, computed before any of them is done; in their order."""
     run: RunExperiment
     tables: Callable[[Sequence[Row], Traces], list[Table]]
     figure: Callable[[Sequence[Row], Traces], Figure | None] | None = None
-    """None comes out of it where nothing is left to draw."""
+    """Returns None where there is nothing to draw."""
     shows: str = ""
-    """What its figure is in the paper."""
+    """Number and subject of its figure in the paper."""
     tasks: tuple[str, ...] = ()
-    """Whose rows these are, where the same runs serve several experiments; none: its own."""
+    """Experiments whose rows it shows; empty: its own."""
     sets: tuple[str, ...] = ()
-    """Data sets of its runs, each of which is left out where it is not here; none: it makes its own data."""
+    """Data sets of its runs; a set that is not available is skipped. Empty: it generates its data."""
     fits: Fits = anything
     """Whether a trace has what its figure or tables read."""
     every_seed: bool = False
     """Whether its tables read the traces of every seed."""
 
     def recorded(self, folder: Path) -> list[Row]:
-        """Its rows that count: no trials."""
+        """Return its rows that count: no trials."""
         return [row for task in self.tasks or (self.name,) for row in counted(rows(folder, task))]
 
     def trials(self, folder: Path) -> Table:
-        """Its runs under a budget, apart: they are no results."""
+        """Return a table of its runs under a budget, which are not results."""
         found = [
             row
             for task in self.tasks or (self.name,)
@@ -336,16 +335,16 @@ class Experiment:
 
 
 def nothing_to_run(_seeds: int | None, _models: Sequence[str], _budget: float | None = None) -> list[Run]:
-    """The runs of an experiment that has none."""
+    """Return no runs."""
     return []
 
 
 def nothing_known(_runs: Sequence[Run]) -> dict[Run, Identity]:
-    """The identities of no runs."""
+    """Return no identities."""
     return {}
 
 
 def never(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
-    """How a run is done where there is none."""
+    """Refuse to run: for an experiment without runs."""
     del folder, verbose
     raise AssertionError(f"{run} is no run of this experiment")

@@ -34,7 +34,7 @@ KINDS = {
 
 
 def tables(_rows: Sequence[Row], _traces: Traces) -> list[Table]:
-    """What each costs."""
+    """Return the cells of each kind of attention and the layers it needs."""
     lines = [
         [name, str(kind.cells(LENGTH)), str(kind.row_cells(LENGTH)), str(kind.layers_to_reach(LENGTH))]
         for name, kind in KINDS.items()
@@ -44,7 +44,7 @@ def tables(_rows: Sequence[Row], _traces: Traces) -> list[Table]:
 
 
 def figure(_rows: Sequence[Row], _traces: Traces) -> Figure:
-    """A panel a kind: rows of cells, the input lowest, and the lines that lead into the last cell."""
+    """Draw one panel per kind: rows of cells, the input lowest, and the paths into the last cell."""
     from matplotlib.figure import Figure
 
     from logsparse.attention.draw import draw_reach
@@ -73,7 +73,7 @@ _HEAD = ["set", *(f"{what} {where}" for what in _WHAT for where in ("paper", "he
 
 
 def statistics_tables(_rows: Sequence[Row], _traces: Traces) -> list[Table]:
-    """The paper's sets all, of the others those that are here."""
+    """Return all sets of the paper, and the other sets that are available."""
     lines = [_line(one) for one in DATASETS if one.paper or locate(one) is not None]
     return [Table("Table 5, data sets: T steps, M series, S sample rate", _HEAD, lines)]
 
@@ -85,22 +85,22 @@ def _line(dataset: DataSet) -> list[str]:
             findings = {finding.what: finding for finding in compare(dataset, load(dataset.name))}
         except DataError as error:
             # One file that cannot be read costs its own line, not the table.
-            return _told(dataset, here, str(error))
+            return _set_line(dataset, here, str(error))
         here = {what: findings[what].here for what in _WHAT}
         differ = [what for what, finding in findings.items() if not finding.agrees]
         note = f"NOT as it must be: {', '.join(differ)}" if differ else dataset.note
-    return _told(dataset, here, note)
+    return _set_line(dataset, here, note)
 
 
-def _told(dataset: DataSet, here: Mapping[str, str], note: str) -> list[str]:
+def _set_line(dataset: DataSet, here: Mapping[str, str], note: str) -> list[str]:
     return [dataset.name, *(cell for what in _WHAT for cell in (_theirs(dataset, what), here[what])), note]
 
 
 def _theirs(dataset: DataSet, what: str) -> str:
     if not dataset.paper:
         return "-"
-    told = {"T": "/".join(map(str, dataset.lengths)), "M": str(dataset.series)}
-    return told.get(what) or step_in_words(str(Freq.parse(dataset.step)))
+    known = {"T": "/".join(map(str, dataset.lengths)), "M": str(dataset.series)}
+    return known.get(what) or step_in_words(str(Freq.parse(dataset.step)))
 
 
 STATISTICS = Experiment("statistics", (), nothing_to_run, nothing_known, never, statistics_tables)
@@ -114,7 +114,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def draw(experiment: Experiment, folder: Path) -> Path | None:
-    """From what is recorded, without a training; None where nothing is left to draw."""
+    """Draw from what is recorded, without training; return None where there is nothing to draw."""
     found = experiment.recorded(folder)
     if experiment.figure is None or (experiment.models and not found):
         return None
@@ -126,19 +126,19 @@ def draw(experiment: Experiment, folder: Path) -> Path | None:
 
 
 def path(experiment: Experiment, folder: Path) -> Path:
-    """Where its figure is."""
+    """Return the path of its figure."""
     return folder / f"{experiment.name}.svg"
 
 
 def figures(experiments: Iterable[Experiment], folder: Path) -> Table:
-    """Every figure of the paper: there, or what is missing and how to get it."""
+    """Return a table of all figures: drawn, or what is missing and how to get it."""
     drawn = sorted((one for one in experiments if one.figure is not None), key=lambda one: one.shows)
     lines = [[one.name, one.shows, _state_if_known(one, folder)] for one in drawn]
     return Table("Figures", ["name", "figure", "here"], lines)
 
 
 def state(experiment: Experiment, folder: Path) -> str:
-    """In words, with the command to give."""
+    """Return the state of a figure in words, with the command that draws it."""
     command = f"`logsparse reproduce {experiment.name}{'' if folder == Path('results') else f' -o {folder}'}`"
     runs = experiment.runs(None, experiment.models)
     todo, there = unfinished(folder, runs), path(experiment, folder).exists()
@@ -146,7 +146,7 @@ def state(experiment: Experiment, folder: Path) -> str:
         rest = f", {_count(todo, runs)} still to do: {command}" if todo else ""
         return f"{path(experiment, folder)}{rest}{without(experiment, folder)}"
     if experiment.models and not runs:
-        return "the data are not here: `logsparse data list` tells how to get them"
+        return "the data are not here: `logsparse data list` says how to get them"
     if todo:
         return f"{_count(todo, runs)} still to do: {command}"
     if not drawable(experiment, folder):
@@ -156,7 +156,7 @@ def state(experiment: Experiment, folder: Path) -> str:
 
 
 def without(experiment: Experiment, folder: Path) -> str:
-    """In words, the recorded runs that it cannot show: what they left is gone, or cannot be used."""
+    """Return the recorded models that the figure cannot show, in words: their traces are gone or unusable."""
     if experiment.fits is anything:
         return ""
     left, runs = experiment.traced(folder)[0], set(experiment.runs(None, experiment.models))
@@ -174,7 +174,7 @@ def _state_if_known(experiment: Experiment, folder: Path) -> str:
 
 
 def drawable(experiment: Experiment, folder: Path) -> bool:
-    """Whether the recorded runs left what the figure needs."""
+    """Return True if the recorded runs left what the figure needs."""
     found, (traces, _) = experiment.recorded(folder), experiment.traced(folder)
     return experiment.figure is not None and experiment.figure(found, traces) is not None
 

@@ -1,8 +1,8 @@
-"""A run and its identity -> one row of FOLDER/TASK.csv, with all that is needed to repeat it; and such rows back.
+"""A run and its identity -> one row of FOLDER/TASK.csv with all that is needed to repeat it; rows -> runs.
 
-A run is known by its cell, its seed, its budget, its whole config and a fingerprint of its data. A run under a budget
-is a trial: it never counts as the finished one. The oldest rows do not record their data: they are shown until their
-run is finished, and never count as finished.
+A run is identified by its cell, seed, budget, whole config and a fingerprint of its data. A run under a budget is a
+trial and never counts as finished. The oldest rows do not record their data: they are shown until their run is
+finished, and never count as finished.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Run:
     model: str
     seed: int = 0
     budget: float | None = None
-    """Minutes of training at most, of a trial; none: all epochs."""
+    """Maximal minutes of training of a trial; None: all epochs."""
 
     def __str__(self) -> str:
         limit = "" if self.budget is None else f", trial of {self.budget:g} minutes"
@@ -49,35 +49,35 @@ class Run:
 
     @property
     def folder(self) -> str:
-        """A name for its checkpoints."""
-        # The point of 2.5 minutes is kept: 25 minutes are another trial.
+        """Name of the folder of its checkpoints."""
+        # The point of 2.5 minutes is kept: 25 minutes are a different trial.
         return re.sub(r"[^a-z0-9.]+", "-", str(self).lower()).strip("-")
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What all seeds of a cell must agree in."""
+    """What all seeds of a cell must have in common."""
 
     config: Mapping[str, Any]
-    """Every setting that the scores depend on, as plain JSON."""
+    """Every setting that scores depend on, as plain JSON."""
     data: str
     """A fingerprint of all series that are learned from or scored on."""
 
     @property
     def text(self) -> str:
-        """The config in one spelling only."""
+        """The config as canonical JSON."""
         return json.dumps(self.config, sort_keys=True)
 
 
 def rows(folder: Path, task: str) -> list[Row]:
-    """What was recorded of this task, oldest first; a run that was recorded twice counts once."""
+    """Return the rows of a task, oldest first; a run that was recorded twice counts once."""
     path = folder / f"{task}.csv"
     found = _cells(path) if path.exists() else []
     for row in found:
         if row["task"] != task:
             raise _refuse(path, f"a row of {row['task'] or 'no task'}")
         if not _counts(row):
-            bad = "a score, seed or budget that is no number from 0 on"
+            bad = "a score, seed or budget that is not a number of at least 0"
             raise _refuse(path, f"{bad}, of {row['case']}, {row['model']}")
         if not _is_object(row["config"]):
             raise _refuse(path, f"no settings in the column config, of {row['case']}, {row['model']}")
@@ -92,49 +92,49 @@ def rows(folder: Path, task: str) -> list[Row]:
 
 
 def counted(found: Sequence[Row]) -> list[Row]:
-    """The rows that tables show: no trials, and one without its data only where its cell has no finished run."""
+    """Return the rows that tables show: no trials; rows without data only where the cell has no finished run."""
     whole = [row for row in found if row["budget"] == _NO_BUDGET]
     finished = {_cell(run_of(row)) for row in whole if row["data"]}
     return [row for row in whole if row["data"] or _cell(run_of(row)) not in finished]
 
 
 def trials(found: Sequence[Row]) -> list[Row]:
-    """The rows of runs under a budget."""
+    """Return the rows of runs under a budget."""
     return [row for row in found if row["budget"] != _NO_BUDGET]
 
 
 def _cells(path: Path) -> list[Row]:
-    """Every row with all its columns."""
+    """Read every row; each must have all columns."""
     try:
-        # A blank file is one that nothing was recorded in yet.
+        # A blank file has no rows.
         if not (text := path.read_bytes().decode()).strip():
             return []
         reader = csv.DictReader(io.StringIO(text, newline=""))
         names, found = tuple(reader.fieldnames or ()), list(reader)
     except (UnicodeDecodeError, csv.Error, OSError) as error:
-        raise _refuse(path, f"what cannot be read ({getattr(error, 'strerror', None) or error})") from error
-    # In this order: it is the one that rows are added in.
+        raise _refuse(path, f"content that cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    # In this order, in which rows are appended.
     if names != COLUMNS:
         raise _refuse(path, f"the columns {', '.join(names)[:80]}")
     for number, row in enumerate(found, start=1):
         if None in row or None in row.values():
-            raise _refuse(path, f"a row that was cut, or has more cells, number {number}")
+            raise _refuse(path, f"a truncated row or one with more cells, number {number}")
     return found
 
 
 def run_of(row: Row) -> Run:
-    """What it is the result of."""
+    """Return the run of a row."""
     budget = None if row["budget"] == _NO_BUDGET else float(row["budget"])
     return Run(row["task"], row["case"], row["model"], int(row["seed"]), budget)
 
 
 def _cell(run: Run) -> Run:
-    """The same for all seeds that are compared with each other."""
+    """The key shared by all seeds of a cell."""
     return replace(run, seed=0)
 
 
 def _check_agreement(path: Path, run: Run, settings: Mapping[str, str], row: Row) -> None:
-    """Seeds of one cell under one budget differ in the seed alone: else the best of them would mean nothing."""
+    """Raise unless the run agrees with a row of its cell in everything but the seed."""
     recorded = _settings(row["config"], row["data"])
     for name in sorted({*settings, *recorded}):
         ours, theirs = settings.get(name, "unknown"), recorded.get(name, "unknown")
@@ -147,7 +147,7 @@ def _check_agreement(path: Path, run: Run, settings: Mapping[str, str], row: Row
 
 
 def _settings(config: str, data: str) -> dict[str, str]:
-    """Every setting by its name, such as train.lr, and the fingerprint of the data."""
+    """Every setting by its dotted name, such as train.lr, and the fingerprint of the data."""
 
     def flat(part: Mapping[str, Any], before: str) -> Iterator[tuple[str, str]]:
         for name, value in part.items():
@@ -163,19 +163,19 @@ def _refuse(path: Path, got: str) -> DataError:
     return DataError(
         f"{path} must hold whole rows of {', '.join(COLUMNS)}.",
         got=got,
-        hint="mend it, or move it away: its runs are then done again.",
+        hint="repair it, or move it away: its runs are then repeated.",
     )
 
 
 def _counts(row: Row) -> bool:
-    """Whether its figures are figures; a model of points has no R0.9, one that is not trained no loss."""
+    """True if all numeric columns parse; a point forecast has no R0.9, an untrained model no loss."""
     try:
         figures = [float(row[name]) for name in ("R0.5", "minutes")] + [float(row["R0.9"] or 0)]
         loss, seed = float(row["validation_nll"] or 0), int(row["seed"])
         budget = math.inf if row["budget"] == _NO_BUDGET else float(row["budget"])
     except ValueError:
         return False
-    # Seed and budget are written in one way only: 00 would count as another run than 0.
+    # Seed and budget have one spelling only: 00 would count as a different run than 0.
     written = (str(seed), _budget_text(None if math.isinf(budget) else budget)) == (row["seed"], row["budget"])
     return min(*figures, seed) >= 0 and budget > 0 and all(map(math.isfinite, [*figures, loss])) and written
 
@@ -192,7 +192,7 @@ def _is_object(text: str) -> bool:
 
 
 def missing(folder: Path, runs: Mapping[Run, Identity]) -> list[Run]:
-    """Those not recorded yet, in their order; one that its cell's rows do not agree with is refused."""
+    """Return the runs that are not recorded yet, in their order; raise if one disagrees with the rows of its cell."""
     found = {task: _identified(folder, task) for task in {run.task for run in runs}}
     for run, identity in runs.items():
         same = [row for row in found[run.task] if _cell(run_of(row)) == _cell(run)]
@@ -203,7 +203,7 @@ def missing(folder: Path, runs: Mapping[Run, Identity]) -> list[Run]:
 
 
 def unfinished(folder: Path, runs: Sequence[Run]) -> list[Run]:
-    """Those of which no row with all that identifies it is recorded, whatever its settings, in their order."""
+    """Return the runs without an identified row, whatever its settings, in their order."""
     done = {run_of(row) for task in {run.task for run in runs} for row in _identified(folder, task)}
     return [run for run in runs if run not in done]
 
@@ -213,12 +213,12 @@ def _identified(folder: Path, task: str) -> list[Row]:
 
 
 def best(rows: Sequence[Row]) -> Row | None:
-    """Of several seeds the one with the lowest validation loss, as the paper chose."""
+    """Return the seed with the lowest validation loss, as the paper does; None without rows."""
     return min(rows, key=lambda row: float(row["validation_nll"] or "inf")) if rows else None
 
 
 def record(folder: Path, run: Run, identity: Identity, facts: Mapping[str, Any]) -> None:
-    """Append a row, unless another process has recorded the run; the file is whole at every moment."""
+    """Append a row atomically, unless another process has recorded the run."""
     shown = {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in facts.items()}
     row = {
         "task": run.task,
@@ -237,13 +237,13 @@ def record(folder: Path, run: Run, identity: Identity, facts: Mapping[str, Any])
         raise DataError(
             "A run must end with scores that are finite numbers.",
             got=f"R0.5 {row['R0.5']}, R0.9 {row['R0.9']}, validation_nll {row['validation_nll']} of {run}",
-            hint="look for extreme values in its data; nothing is recorded of it.",
+            hint="check its data for extreme values; nothing is recorded.",
         )
     path = folder / f"{run.task}.csv"
     with writing("The table of results", path):
         make_folder(folder)
     with lock(folder):
-        # Looked at first: what is no table of results is refused, and stays.
+        # Read first: a file that is not a table of results is refused and left as it is.
         if not missing(folder, {run: identity}):
             return
         with writing("The table of results", path):
@@ -262,7 +262,7 @@ def _line(cells: Sequence[Any]) -> bytes:
 
 
 def machine() -> str:
-    """The processor and its cores, as a file name can hold it."""
+    """Return processor and cores as a string for file names."""
     info = Path("/proc/cpuinfo")
     text = info.read_text() if info.exists() else ""
     found = re.search(r"model name\s*:\s*(.+)", text)

@@ -1,4 +1,4 @@
-"""Hourly-train.csv, Hourly-test.csv and M4-info.csv -> a long table; `split` tells the given test part."""
+"""Hourly-train.csv, Hourly-test.csv and M4-info.csv -> a long table; `split` marks the given test part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HORIZON = 48
 
 
 def table(files: Files, dataset: DataSet) -> pl.DataFrame:
-    """Each series from its own starting date, in the order of the training file."""
+    """Return a long table; each series starts at its own date, in the order of the training file."""
     train, test = (_series(files[f"Hourly-{part}.csv"][0]) for part in ("train", "test"))
     starts = _starts(files["M4-info.csv"][0])
     for part, mine, other in (("train", train, test), ("test", test, train)):
@@ -50,12 +50,12 @@ def _series(original: Original) -> dict[str, list[float]]:
         try:
             found[name] = [float(field) for field in fields]
         except ValueError as error:
-            raise broken(original.name, f"a field of {name} that is no number ({error})") from error
+            raise broken(original.name, f"a field of {name} that is not a number ({error})") from error
     return found
 
 
 def _starts(original: Original) -> dict[str, datetime]:
-    """Of the hourly series: 01-07-15 12:00 is the first of July 2015."""
+    """Starting dates of the hourly series: 01-07-15 12:00 is the first of July 2015."""
     header, *rows = _lines(original) or [[]]
     if not {"M4id", "SP", "StartingDate"} <= set(header):
         raise broken(original.name, f"the columns {', '.join(header)[:60] or 'none'}")
@@ -67,4 +67,4 @@ def _starts(original: Original) -> dict[str, datetime]:
             if row[period] == "Hourly"
         }
     except (ValueError, IndexError) as error:
-        raise broken(original.name, f"a starting date that is no date ({error})") from error
+        raise broken(original.name, f"a starting date that is not a date ({error})") from error

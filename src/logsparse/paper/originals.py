@@ -13,21 +13,21 @@ from typing import IO
 from logsparse.errors import DataError
 
 _BLOCK = 1 << 24
-# Trouble while reading: a cut or damaged archive, a password, a method that zipfile does not know.
+# Errors while reading: a truncated or damaged archive, a password, an unknown compression method.
 _TROUBLE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError)
-# Archives inside archives: UCI has packed one so.
+# Depth of archives inside archives, as UCI has one.
 _DEEPEST = 2
 
 
 class Original:
-    """One file of a source. Its bytes and checksum are known once it has been read to its end."""
+    """One file of a source. Its size and checksum are known once it has been read to its end."""
 
     def __init__(self, name: str, archive: str | None, opened: Callable[[], IO[bytes]]) -> None:
         self.name, self.archive, self._open = name, archive, opened
         self.bytes, self.sha256 = 0, ""
 
     def blocks(self) -> Iterator[bytes]:
-        """Whole lines, some megabytes at a time."""
+        """Yield whole lines in blocks of some megabytes."""
         digest, size, rest = sha256(), 0, b""
         try:
             with self._open() as stream:
@@ -47,7 +47,7 @@ class Original:
         self.bytes, self.sha256 = size, digest.hexdigest()
 
     def lines(self) -> Iterator[bytes]:
-        """One by one, without their ends; empty ones are left out."""
+        """Yield lines without line ends; empty lines are skipped."""
         for block in self.blocks():
             yield from filter(None, map(bytes.strip, block.splitlines()))
 
@@ -59,22 +59,22 @@ Files = dict[str, list[Original]]
 
 
 def broken(name: str, got: str) -> DataError:
-    """A file that is not what its source gives out."""
+    """Return the error of a file that differs from what its source distributes."""
     return DataError(
-        f"{name} must be as its source gives it out.",
+        f"{name} must be as its source distributes it.",
         got=got,
-        hint="download it anew (with --again, where there is a download), or give another copy with --from.",
+        hint="download it again (with --again, where there is a download), or give another copy with --from.",
     )
 
 
 def unreadable(name: str, error: Exception) -> DataError:
-    """A table that polars cannot read."""
-    told = str(error).splitlines()[0].rstrip(".")
-    return broken(name, f"lines that cannot be read like its others ({told})")
+    """Return the error of a table that polars cannot read."""
+    reason = str(error).splitlines()[0].rstrip(".")
+    return broken(name, f"lines that cannot be read like its others ({reason})")
 
 
 def find(paths: Iterable[Path], patterns: Sequence[str]) -> Files:
-    """The files that each pattern names, in plain files first and in archives for what is not beside them."""
+    """Return the files that match each pattern, from plain files first, then from archives."""
     plain = [path for given in paths for path in _files(given)]
     found: Files = {pattern: [] for pattern in patterns}
     for path in plain:
@@ -111,7 +111,7 @@ def _sort_in(found: Files, original: Original, patterns: Iterable[str] | None = 
 
 
 def _members(archive: str, opened: Callable[[], Path | IO[bytes]], depth: int) -> Iterator[Original]:
-    """Every file of an archive, those of archives inside it too; what macOS adds beside a file is none."""
+    """Yield every file of an archive, including nested archives; skip the files that macOS adds."""
     try:
         with zipfile.ZipFile(opened()) as packed:
             entries = [entry.filename for entry in packed.infolist() if not entry.is_dir()]
@@ -130,7 +130,7 @@ def _members(archive: str, opened: Callable[[], Path | IO[bytes]], depth: int) -
 
 def _member_opener(opened: Callable[[], Path | IO[bytes]], member: str) -> Callable[[], IO[bytes]]:
     def act() -> IO[bytes]:
-        # The file below stays open until the member is closed.
+        # The archive stays open until the member is closed.
         with zipfile.ZipFile(opened()) as packed:
             return packed.open(member)
 

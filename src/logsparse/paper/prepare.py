@@ -1,4 +1,4 @@
-"""A data set's name -> its originals -> its parquet file, checked against the paper, with a record -> Panel."""
+"""The name of a data set -> originals -> parquet file, checked against the paper, with a record -> Panel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from logsparse.storage import write_whole
 
 @dataclass(frozen=True)
 class Read:
-    """One file of a source, and the archive it lay in."""
+    """One file of a source, and the archive that contained it."""
 
     file: str
     archive: str | None
@@ -47,14 +47,14 @@ class Record:
     made: str
     by: str
     given: dict[str, str]
-    """The checksum of every file on disk that was opened: archives, or the originals themselves."""
+    """Checksum of every file on disk that was opened: archives, or the originals themselves."""
     read: tuple[Read, ...]
     parquet: str
-    """The checksum of the data set's own file."""
+    """Checksum of the data set's own file."""
 
 
 def note(dataset: str, source: str, paths: list[Path], files: Files, target: Path) -> Record:
-    """Write the record of a file that was just made, and give it."""
+    """Write and return the record of a file that was just made."""
     read = [Read(o.name, o.archive, o.bytes, o.sha256) for found in files.values() for o in found]
     record = Record(
         dataset=dataset,
@@ -70,7 +70,7 @@ def note(dataset: str, source: str, paths: list[Path], files: Files, target: Pat
 
 
 def recall(target: Path) -> Record | None:
-    """The record beside a file that was made here; one that came ready-made has none."""
+    """Return the record beside a file that was made here, or None."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         fields = json.loads(_place(target).read_text())
         return Record(**{**fields, "read": tuple(Read(**entry) for entry in fields["read"])})
@@ -78,7 +78,7 @@ def recall(target: Path) -> Record | None:
 
 
 def changes(before: Record | None, now: Record) -> list[str]:
-    """Originals of the same name that were different when they were last read."""
+    """Return remarks on originals that differ from those last read."""
     if before is None:
         return []
     old = {entry.file: entry.sha256 for entry in before.read}
@@ -99,7 +99,7 @@ VARIABLE = "LOGSPARSE_DATA"
 
 
 def folder() -> Path:
-    """Where data sets are kept: what LOGSPARSE_DATA names, else the user's own cache."""
+    """Return the folder of data sets: LOGSPARSE_DATA, else the user's cache."""
     if given := os.environ.get(VARIABLE):
         if not Path(given).is_dir():
             raise DataError(
@@ -120,13 +120,13 @@ def _cache() -> Path:
 
 
 def locate(dataset: DataSet) -> Path | None:
-    """The set's file, if it is there."""
+    """Return the path of the set's file if it exists."""
     path = folder() / dataset.file
     return path if path.exists() else None
 
 
 def load(name: str) -> Panel:
-    """The data set of that name; days that the source leaves out are missing values."""
+    """Load a data set; days that the source leaves out are missing values."""
     dataset = named(name)
     path = locate(dataset)
     if path is None:
@@ -139,14 +139,14 @@ def load(name: str) -> Panel:
 
 
 def read(dataset: DataSet, path: Path) -> Panel:
-    """The file as a panel, without what lies outside the set's span."""
+    """Read the file as a panel, without rows outside the set's span."""
     try:
         rows = scan(path)
         if dataset.span:
             rows = rows.filter(pl.col(TIME).is_between(dataset.first, dataset.last))
         return to_panel(rows, freq=dataset.step)
     except (LogsparseError, pl.exceptions.PolarsError, OSError) as error:
-        # Its columns, times and options are not the user's here: what helps is another file.
+        # The user did not choose columns or options here: only another file helps.
         raise DataError(
             f"{path} must hold the data set {dataset.name}.",
             got=_reason(error),
@@ -155,12 +155,12 @@ def read(dataset: DataSet, path: Path) -> Panel:
 
 
 def _reason(error: Exception) -> str:
-    """Of an error of ours what came, of others their first line."""
+    """What our own error got; of other errors the first line."""
     return error.got if isinstance(error, LogsparseError) else str(error).splitlines()[0].rstrip(".")
 
 
 def outside(dataset: DataSet, path: Path) -> int:
-    """Rows of the file that lie outside the set's span."""
+    """Return the number of rows outside the set's span."""
     if not dataset.span:
         return 0
     times = collect(scan(path), [TIME])[TIME]
@@ -168,7 +168,7 @@ def outside(dataset: DataSet, path: Path) -> int:
 
 
 def how_to_get(dataset: DataSet) -> str:
-    """In words of the command line."""
+    """Return how to get the set, in terms of the command line."""
     if dataset.source is None:
         return f"there is no source to load it from; put {dataset.file} into the folder that {VARIABLE} names."
     if not dataset.source.urls:
@@ -179,7 +179,7 @@ def how_to_get(dataset: DataSet) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """`here` says what was found, `agrees` whether it is what it must be."""
+    """One checked property: what is expected, what is `here`, and whether they agree."""
 
     what: str
     wanted: str
@@ -193,7 +193,7 @@ class Report:
     findings: list[Finding]
     remarks: list[str]
     intact: bool
-    """Whether the file is the one that was made here, as far as anyone can tell."""
+    """False if the file differs from the one recorded here."""
 
     @property
     def agrees(self) -> bool:
@@ -201,7 +201,7 @@ class Report:
 
 
 def check(name: str) -> Report:
-    """The set that lies ready on this machine, held against what is known of it."""
+    """Check the set on this machine against what is known of it."""
     dataset = named(name)
     panel, path = load(name), locate(dataset)
     assert path is not None, "it was just loaded"
@@ -211,7 +211,7 @@ def check(name: str) -> Report:
     remarks = [
         f"missing values {missing:,}",
         f"{path.name}, sha256 {digest}" + ("" if intact else ", which is NOT the file that was made here"),
-        "made elsewhere, no record of its originals" if record is None else f"made {record.made} from {record.source}",
+        "made elsewhere: no record of its originals" if record is None else f"made {record.made} from {record.source}",
     ]
     if cut:
         remarks.insert(0, f"{cut:,} steps of the file outside the span are left out")
@@ -221,13 +221,13 @@ def check(name: str) -> Report:
 
 
 def checked(name: str) -> Panel:
-    """The set that lies ready on this machine, if it is what it must be: a result under its name is a result on it."""
+    """Load the set on this machine; raise if it is not what its name says."""
     dataset, panel = named(name), load(name)
     if odd := [finding for finding in compare(dataset, panel) if not finding.agrees]:
         raise DataError(
             f"{locate(dataset)} must be the data set {dataset.name}.",
             got=", ".join(f"{one.what} = {one.here} where {one.wanted} is known" for one in odd),
-            hint=f"`logsparse data check {dataset.name}` tells more; move it away: {how_to_get(dataset)}",
+            hint=f"`logsparse data check {dataset.name}` shows more; move it away: {how_to_get(dataset)}",
         )
     return panel
 
@@ -262,7 +262,7 @@ def _distinct(numbers: list[int]) -> tuple[int, ...]:
 
 
 def _words(numbers: tuple[int, ...]) -> str:
-    """748/1008, as the paper writes two lengths; more are told by their ends."""
+    """748/1008, as the paper writes two lengths; of more than three, the first and the last."""
     return "/".join(map(str, numbers)) if len(numbers) <= 3 else f"{numbers[0]} to {numbers[-1]}"
 
 
@@ -275,15 +275,15 @@ class Made(NamedTuple):
 
 
 def get(name: str, given: Path | None = None, *, again: bool = False, verbose: bool = True) -> Made:
-    """The set's parquet file: the one that is here, or one made from `given`, or from what is downloaded."""
+    """Return the set's parquet file: the existing one, or one made from `given` or from a download."""
     dataset = named(name)
     target = folder() / dataset.file
     if given is None and not again and target.exists():
-        return Made(target, ["was here already; --again makes it anew"])
+        return Made(target, ["exists already; --again makes it again"])
     source = dataset.source
     if source is None or (given is None and not source.urls):
         raise DataError(
-            f"{dataset.name} must be fetched by a person.",
+            f"{dataset.name} must be downloaded by hand.",
             got="no --from" if source else "a set without a source",
             hint=how_to_get(dataset),
         )
@@ -298,7 +298,7 @@ def get(name: str, given: Path | None = None, *, again: bool = False, verbose: b
 
 
 def _fetched(url: str, source: Source, *, again: bool, verbose: bool) -> Path:
-    """Kept beside the sets: two of them may come from one archive."""
+    """Download an original; it is kept beside the sets, as two sets may come from one archive."""
     path = folder() / ORIGINALS / url.rpartition("/")[2]
     if again or not path.exists():
         download(url, path, page=source.page, most=source.most, verbose=verbose)
@@ -314,10 +314,10 @@ def _table(files: Files, dataset: DataSet, source: Source) -> pl.DataFrame:
 def _check(dataset: DataSet, table: pl.DataFrame) -> None:
     if not table.height:
         raise broken(dataset.name, f"nothing in the span {' to '.join(dataset.span or ())}")
-    # A nan in an original reads as a number, and sums and means carry it on: here all of them show.
+    # A nan in an original parses as a number and propagates through sums and means: all of them show here.
     odd = table.filter(pl.any_horizontal(~cs.float().is_finite()))
     if odd.height:
-        raise broken(dataset.name, f"a value at {odd[0, TIME]} that is no finite number")
+        raise broken(dataset.name, f"a value at {odd[0, TIME]} that is not a finite number")
     for finding in compare(dataset, to_panel(table, freq=dataset.step)):
         if not finding.agrees:
             raise broken(dataset.name, f"{finding.what} = {finding.here} where {finding.wanted} is known")
@@ -329,7 +329,7 @@ def _check_writable(target: Path) -> None:
         got=str(target.parent),
         hint=f"name another with the variable {VARIABLE}, or unset it: the user's cache serves then.",
     )
-    # A folder that nobody may write to is meant to stay as it is, even where root could.
+    # A read-only folder is meant to stay as it is, even for root.
     if target.parent.exists() and not target.parent.stat().st_mode & 0o222:
         raise refusal
     try:

@@ -1,4 +1,4 @@
-"""The name of an experiment of the paper -> its runs, one by one, recorded; and the tables of what is recorded."""
+"""The command `reproduce`: the name of an experiment -> its runs, recorded one by one, and their tables and figures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reproduce(
     out: Annotated[str, typer.Option("-o", "--out", metavar="<path>", help="folder of the results")] = "results",
     show: Annotated[bool, typer.Option("--show", help="only print what is recorded")] = False,
 ) -> None:
-    """Repeat an experiment of the paper; stopped at any moment, the same command goes on."""
+    """Repeat an experiment of the paper; if it is stopped, the same command resumes it."""
     from logsparse.checks import above_zero, suggest, whole
     from logsparse.data.files import check_writable
     from logsparse.errors import ConfigError
@@ -116,7 +116,7 @@ def _run(experiment: Experiment, models: Sequence[str], seeds: int | None, budge
         folder = out / ".unfinished" / run.folder
         folder.mkdir(parents=True, exist_ok=True)
         with lock(folder, wait=False) as ours:
-            # Looked at again: since this process began, another may have done it, or be at it.
+            # Checked again: since this process began, another may have done or begun it.
             ends = (
                 ""
                 if ours and missing(out, {run: known[run]})
@@ -125,7 +125,7 @@ def _run(experiment: Experiment, models: Sequence[str], seeds: int | None, budge
             say(f"run {number} of {len(todo)}: {run}{ends}")
             if not ends:
                 facts = experiment.run(run, folder=folder)
-                # Before the row: what is recorded has left its trace.
+                # Before the row, so that every recorded run has its trace.
                 if "trace" in facts:
                     keep(out, run, facts["trace"])
                 record(out, run, known[run], facts)
@@ -148,20 +148,20 @@ def _refuse_without_data(experiment: Experiment) -> NoReturn:
 
 
 def _show_all(experiments: Sequence[Experiment], out: Path) -> bool:
-    """Whether all could be read; results that cannot be cost their own tables among many, and are told once."""
+    """Return True if all results could be read; one that cannot is reported once and the others are shown."""
     from logsparse.errors import DataError
 
-    told: list[str] = []
+    reported: list[str] = []
     for experiment in experiments:
         try:
             _show(experiment, out)
         except DataError as error:
             if len(experiments) == 1:
                 raise
-            if str(error) not in told:
-                told.append(str(error))
+            if str(error) not in reported:
+                reported.append(str(error))
                 say(f"{experiment.name}: {error}")
-    return not told
+    return not reported
 
 
 def _show(experiment: Experiment, out: Path) -> None:

@@ -1,10 +1,8 @@
 """Series of one shape that returns at uneven distances -> the paper's first figure: k = 1 against k = 6.
 
-Every series has a shape of its own: what follows a point of it can be told only from where it was seen before. A spike
-has the value of the shape's top but not its surroundings.
-
-In the history are lone spikes as high as the shape's top. A query or key of one step cannot tell the two apart, one of
-six steps can. Whether training uses that, the table says: weights over many series, not only the one that is drawn.
+Every series has its own shape, so what follows a point can be known only from its earlier occurrences. The history also
+has lone spikes as high as the top of the shape. A query or key of one step cannot distinguish the two, one of six steps
+can. The table shows whether training uses that, over many series and not only the one that is drawn.
 """
 
 from __future__ import annotations
@@ -41,7 +39,10 @@ from logsparse.paper.experiment import (
 from logsparse.paper.ledger import Identity, Row, Run, best
 from logsparse.pictures import INK, START, TRUTH, new_panels
 
-# S series, X steps
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# S series, X steps, J positions of the window
 
 CONTEXT, HORIZON = 84, 12
 SHAPE = 9
@@ -50,7 +51,7 @@ LENGTH = CONTEXT + HORIZON
 SIZES = (4000, 300, 200)
 _GAPS = (5, 13)
 _SPIKES = 0.6
-"""Share of the gaps of seven steps and more that have one."""
+"""Share of gaps of at least seven steps that have a spike."""
 _NOISE = 0.02
 
 Bools = NDArray[np.bool_]
@@ -58,7 +59,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Shapes:
-    """Series, and where in them the tops of the shape and the spikes are."""
+    """Series, and the positions of tops and spikes in them."""
 
     panel: Panel
     tops_SX: Bools
@@ -66,7 +67,7 @@ class Shapes:
 
 
 class Sets(NamedTuple):
-    """Series to learn from, to validate with, and, their history ending at a top, to look at."""
+    """Training, validation and test series; the history of a test series ends at a top."""
 
     training: Shapes
     validation: Shapes
@@ -74,7 +75,7 @@ class Sets(NamedTuple):
 
 
 def sets(generator: Generator) -> Sets:
-    """All series differ."""
+    """Generate the three sets; all series differ."""
     training, validation, test = SIZES
     return Sets(
         shapes(training, generator),
@@ -84,7 +85,7 @@ def sets(generator: Generator) -> Sets:
 
 
 def shapes(series: int, generator: Generator, *, first: int = 0, history_ends_at_a_top: bool = False) -> Shapes:
-    """So many, with ids from `first` on; windows are cut at random, or where the history ends at the shape's top."""
+    """Generate series with ids from `first` on, cut at random or so that the history ends at the shape's top."""
     cut = [_window(generator, at_top=history_ends_at_a_top) for _ in range(series)]
     values_SX, tops_SX, spikes_SX = (np.stack(part) for part in zip(*cut, strict=True))
     panel = Panel(
@@ -100,7 +101,7 @@ def shapes(series: int, generator: Generator, *, first: int = 0, history_ends_at
 
 
 def _window(generator: Generator, *, at_top: bool) -> tuple[Doubles, Bools, Bools]:
-    """Values, tops and spikes of LENGTH steps out of a series that is longer."""
+    """Cut values, tops and spikes of LENGTH steps from a longer series."""
     while True:
         values, tops, spikes = _series(generator)
         starts = np.arange(len(values) - LENGTH)
@@ -130,7 +131,7 @@ def _series(generator: Generator) -> tuple[Doubles, Bools, Bools]:
 
 
 def _shape(generator: Generator) -> Doubles:
-    """Three waves of random size; from above 0 to 1 at its top, which has neighbours on both sides."""
+    """Sum three waves of random size, scaled to (0, 1] with the top away from both ends."""
     x = np.arange(1, SHAPE + 1) * np.pi / (SHAPE + 1)
     while True:
         sizes = np.array([1, 0, 0]) + np.array([0, 0.5, 0.5]) * generator.normal(size=3)
@@ -141,26 +142,21 @@ def _shape(generator: Generator) -> Doubles:
             return shape
 
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-# J positions of the window
-
 TASK, CASE = "matching", "shapes and spikes"
 COLOURS = {"k=1": TRUTH, "k=6": "#1f6fb2"}
 MODELS = tuple(COLOURS)
-# Series whose weights are counted together.
+# Test series over which weights are averaged.
 COUNTED = 50
 MARKS = ("tops", "spikes")
 
 
 def runs(seeds: int | None, models: Sequence[str], budget: float | None = None) -> list[Run]:
-    """One a kernel and seed."""
+    """Return one run per kernel and seed, seed by seed."""
     return [Run(TASK, CASE, model, seed, budget) for seed in range(seeds or 1) for model in models]
 
 
 def config(model: str) -> Config:
-    """One layer, so that queries and keys are made of the series itself; only the kernel differs."""
+    """Return a network of one layer, so that queries and keys come from the series itself; only the kernel differs."""
     network = ModelConfig(
         layers=1,
         heads=4,
@@ -185,14 +181,14 @@ def config(model: str) -> Config:
 
 
 def identify(wanted: Sequence[Run]) -> dict[Run, Identity]:
-    """By the config of each, and all series."""
+    """Identify runs by config and all series."""
     found = _sets()
     panels = [part.panel for part in (found.training, found.validation, found.test)]
     return {run: known_by(_model(run), panels[0], *panels) for run in wanted}
 
 
 def _sets() -> Sets:
-    """One for all models and seeds: only what is compared differs."""
+    """The same sets for all models and seeds."""
     return sets(np.random.default_rng(0))
 
 
@@ -201,21 +197,20 @@ def _model(run: Run) -> LogSparse:
 
 
 def run_one(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
-    """Train, score on the test series, and look at the step after the top in each of them."""
+    """Train, score on the test series, and measure the attention of the step after the top."""
     found, model = _sets(), _model(run)
     model.minutes, model.verbose = run.budget, verbose
     model.fit(found.training.panel, validation=found.validation.panel, folder=folder)
     facts = facts_of(model)
     scores = score(backtest(model, found.test.panel, season=HORIZON)).row(0, named=True)
-    facts["trace"] |= look(model, found.test)
+    facts["trace"] |= attended(model, found.test)
     return {"R0.5": scores["R0.5"], "R0.9": scores["R0.9"], **facts}
 
 
-def look(model: LogSparse, test: Shapes) -> dict[str, Any]:
-    """The first series and its weights; what the same head gives to tops and spikes in the mean over many series.
+def attended(model: LogSparse, test: Shapes) -> dict[str, Any]:
+    """Return the first series with its weights, and the mean weight of one head on tops and spikes over many series.
 
-    It is the head that gives most to both together, to all that is as high as the query: how it divides that between
-    the two is not chosen.
+    The head is the one with the most weight on both together; how it divides that between the two is not selected.
     """
     history = test.panel.cut(test.panel.lengths - HORIZON)
     counted = history.ids[:COUNTED]
@@ -224,12 +219,12 @@ def look(model: LogSparse, test: Shapes) -> dict[str, Any]:
     marked = dict(zip(MARKS, (earlier_SX, test.spikes_SX), strict=True))
     heads = []
     for head in range(model.config_.model.heads):
-        looks = [model.attention(history, series=one, layer=0, head=head, step=0).weights for one in counted]
+        weights = [model.attention(history, series=one, layer=0, head=head, step=0).weights for one in counted]
         shares = {
-            name: float(np.mean([_share(weights_J, marks_SX[s]) for s, weights_J in enumerate(looks)]))
+            name: float(np.mean([_share(weights_J, marks_SX[s]) for s, weights_J in enumerate(weights)]))
             for name, marks_SX in marked.items()
         }
-        heads.append((sum(shares.values()), head, shares, looks[0]))
+        heads.append((sum(shares.values()), head, shares, weights[0]))
     _, head, shares, first_J = max(heads, key=lambda found: found[0])
     marks = {name: np.flatnonzero(marks_SX[0]).tolist() for name, marks_SX in marked.items()}
     drawn = {"values": plain(test.panel[0]), "head": head, "weights": plain(read_last(first_J)), **marks}
@@ -237,18 +232,18 @@ def look(model: LogSparse, test: Shapes) -> dict[str, Any]:
 
 
 def read_last(weights_J: Floats) -> Floats:
-    """Weights at the step whose value a position has read last, the one before its own; the last is the query's own."""
+    """Return each weight at the step whose value its position read last: the one before its own."""
     return weights_J[1 : CONTEXT + 1]
 
 
 def _share(weights_J: Floats, marked_X: Bools) -> float:
-    """Weight on positions that have just read a marked step, or the one after it: the way on is told there."""
+    """Weight on positions that have just read a marked step or the one after it, where the shape continues."""
     near = marked_X[:CONTEXT] | np.concatenate([[False], marked_X[: CONTEXT - 1]])
     return float(read_last(weights_J)[near].sum())
 
 
 def fits(trace: Mapping[str, Any]) -> bool:
-    """Whether it has a window with its tops and spikes, a weight for every step of the history, and both shares."""
+    """Return True if a trace has a window with tops and spikes, a weight per step of the history, and both shares."""
     shares = trace.get("shares")
     return (
         are_numbers(trace.get("values"), CONTEXT + HORIZON)
@@ -261,7 +256,7 @@ def fits(trace: Mapping[str, Any]) -> bool:
 
 
 def tables(rows: Sequence[Row], traces: Traces) -> list[Table]:
-    """How much each kernel gives to the earlier tops and to the spikes."""
+    """Return the weight of each kernel on earlier tops and on spikes."""
     lines = []
     for model in MODELS:
         row, trace = best([row for row in rows if row["model"] == model]), traces.get((CASE, model))
@@ -274,7 +269,7 @@ def tables(rows: Sequence[Row], traces: Traces) -> list[Table]:
 
 
 def figure(_rows: Sequence[Row], traces: Traces) -> Figure | None:
-    """The window, and under it the weights of the same query for each kernel, at the values that were read."""
+    """Draw the window, and below it the weights of the same query for each kernel, at the values that were read."""
     shown = {model: traces[CASE, model] for model in MODELS if (CASE, model) in traces}
     if not shown:
         return None

@@ -1,4 +1,4 @@
-"""NREL's 5-minute files, one a plant (LocalTime,Power(MW)) -> means of an hour or 10 minutes, stamped at the start."""
+"""NREL's 5-minute files, one per plant (LocalTime,Power(MW)) -> means of an hour or 10 minutes, labelled left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CLOCK, _POWER = "LocalTime", "Power(MW)"
 
 
 def table(files: Files, dataset: DataSet) -> pl.DataFrame:
-    """Wide: one column a plant, by its place and size, such as 30.55_-87.55_UPV_80MW."""
+    """Return a wide table, one column per plant, named by place and size, such as 30.55_-87.55_UPV_80MW."""
     per_bin = _PER_BIN[dataset.step]
     (originals,) = files.values()
     first = _rows(originals[0])[_CLOCK]
@@ -42,7 +42,7 @@ def _rows(original: Original) -> pl.DataFrame:
 
 
 def _times(name: str, clock: pl.Series) -> pl.Series:
-    """Month, day, year: 01/31/06 23:55. Five minutes apart, whole days from midnight on."""
+    """Parse month, day, year, such as 01/31/06 23:55: five minutes apart, whole days from midnight."""
     times = clock.str.to_datetime("%m/%d/%y %H:%M", time_unit="us", strict=False)
     if times.null_count():
         raise broken(name, f"the time {clock.filter(times.is_null())[0]!r} instead of one like 01/31/06 23:55")

@@ -1,7 +1,7 @@
 """The paper's synthetic study (section 5.1): waves; runs of Transformer and DeepAR over t0 -> rows, a table, a figure.
 
-Two waves of 12 steps have amplitudes A1 and A2, the rest of the history has A3, and the 24 steps after t0 repeat the
-larger of A1 and A2: a model must look back t0 steps to know it. Each step carries noise N(0, 1) around 72.
+Two waves of 12 steps have amplitudes A1 and A2, the rest of the history has A3, and the 24 steps after t0 have the
+larger of A1 and A2: a model must look back t0 steps to know it. Values are around 72, with noise N(0, 1).
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from logsparse.paper.experiment import NO_TRACES, SAMPLES, Experiment, Table, Tr
 from logsparse.paper.ledger import Identity, Row, Run
 from logsparse.pictures import INK, new_figure
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 # S series, X = t0 + 24 steps
 
 HORIZON = 24
@@ -42,7 +45,7 @@ class Study(NamedTuple):
 
 
 def signal(t0: int, amplitudes_S3: Doubles) -> Doubles:
-    """The waves without noise, (S, X), for amplitudes A1, A2, A3; at t0 = 24 the third segment is empty."""
+    """Return the waves without noise, (S, X), for amplitudes A1, A2, A3; at t0 = 24 the third segment is empty."""
     if t0 < 24:
         raise ConfigError(
             "t0 must leave room for the first two waves.", got=f"t0={t0}", hint="use 24, 48, ..., 192 as in the paper."
@@ -55,7 +58,7 @@ def signal(t0: int, amplitudes_S3: Doubles) -> Doubles:
 
 
 def synthetic(t0: int, series: int, generator: np.random.Generator) -> Panel:
-    """So many series of t0 + 24 steps at integer times 0, 1, ...; amplitudes are drawn first, then the noise."""
+    """Generate series of t0 + 24 steps at integer times 0, 1, ...; amplitudes are drawn first, then the noise."""
     mean_SX = signal(t0, generator.uniform(0, 60, (series, 3)))
     values_SX = mean_SX + generator.standard_normal(mean_SX.shape)
     length = t0 + HORIZON
@@ -71,7 +74,7 @@ def synthetic(t0: int, series: int, generator: np.random.Generator) -> Panel:
 
 
 def study(t0: int, generator: np.random.Generator) -> Study:
-    """4500 series to train on, 500 to validate with, 1000 to test on, all different and numbered through."""
+    """Generate 4500 training, 500 validation and 1000 test series, all different and numbered consecutively."""
     panels = [synthetic(t0, size, generator) for size in SIZES]
     begins = np.cumsum((0, *SIZES)).tolist()
     return Study(
@@ -79,11 +82,8 @@ def study(t0: int, generator: np.random.Generator) -> Study:
     )
 
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 TASK = "synthetic"
-# The ends and the middle first: whoever stops early has the whole range.
+# The ends and the middle first: an experiment that is stopped early covers the whole range.
 T0 = (24, 96, 192, 48, 144, 72, 120, 168)
 HIDDEN = (20, 40, 80, 140, 200)
 TRANSFORMER = "transformer"
@@ -95,14 +95,14 @@ SEASONAL_NAIVE = 0.41
 
 
 def runs(seeds: int | None, models: Sequence[str], budget: float | None = None) -> list[Run]:
-    """All there are to do, of these models."""
+    """Return all runs of these models, seed by seed."""
     return [Run(TASK, f"t0={t0}", model, seed, budget) for seed in range(seeds or 1) for t0 in T0 for model in models]
 
 
 def config(model: str, t0: int) -> Config:
-    """Three layers of canonical attention or of LSTM cells; inputs, passes and decoding are the same for all.
+    """Return three layers of canonical attention or LSTM cells; inputs, passes and decoding are the same for all.
 
-    Each kind has the learning rate that suited it best on validation (docs/LOG.md).
+    Each kind has the learning rate that did best on validation (docs/LOG.md).
     """
     network = ModelConfig(heads=4, kernel=1, width=32, head_width="split", norm="pre", embed_series=False, dropout=0.0)
     if model != TRANSFORMER:
@@ -124,7 +124,7 @@ def config(model: str, t0: int) -> Config:
 
 
 def identify(wanted: Sequence[Run]) -> dict[Run, Identity]:
-    """By the config of each, and all series of its t0."""
+    """Identify runs by config and all series of their t0."""
     sets = {run.case: _sets(run) for run in wanted}
     return {run: known_by(_model(run), sets[run.case].training, *sets[run.case]) for run in wanted}
 
@@ -134,7 +134,7 @@ def _t0(run: Run) -> int:
 
 
 def _sets(run: Run) -> Study:
-    """One set per t0 for all models and seeds: only what is compared differs."""
+    """The same set for all models and seeds of a t0."""
     return study(_t0(run), np.random.default_rng(_t0(run)))
 
 
@@ -144,7 +144,7 @@ def _model(run: Run) -> LogSparse:
 
 
 def run_one(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
-    """Train, forecast the test series, score. Interrupted, it stops here and goes on in the folder another time."""
+    """Train, forecast the test series and score. An interrupted run resumes from the folder."""
     sets, model = _sets(run), _model(run)
     model.minutes, model.verbose = run.budget, verbose
     model.fit(sets.training, validation=sets.validation, folder=folder)
@@ -156,7 +156,7 @@ def run_one(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
 
 
 def table(rows: Iterable[Row], name: str = "R0.5") -> tuple[list[str], list[list[str]]]:
-    """Head and rows: one row a t0, one column a model, the mean over seeds."""
+    """Return head and lines: one line per t0, one column per model, means over seeds."""
     found: dict[tuple[int, str], list[float]] = {}
     known = {f"t0={t0}" for t0 in T0}
     for row in rows:
@@ -172,12 +172,12 @@ def table(rows: Iterable[Row], name: str = "R0.5") -> tuple[list[str], list[list
 
 
 def tables(rows: Sequence[Row], _traces: Traces = NO_TRACES) -> list[Table]:
-    """One for each score."""
+    """Return one table per score."""
     return [Table(f"Synthetic study, {name}", *table(rows, name)) for name in ("R0.5", "R0.9")]
 
 
 def figure(rows: Iterable[Row], _traces: Traces = NO_TRACES) -> Figure:
-    """The paper's figure: error against t0, a line a model, and the floor that the noise sets."""
+    """Draw error against t0, one line per model, and the error of the noise alone."""
     head, lines = table(rows)
     drawn, axes = new_figure(7, 3.6)
     for column, model in enumerate(head[1:], start=1):

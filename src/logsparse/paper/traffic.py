@@ -26,7 +26,10 @@ _PER_BIN = {"20min": 2, "h": 6}
 
 
 def table(files: Files, dataset: DataSet) -> pl.DataFrame:
-    """Wide: one column a lane. Bins are closed left: 17:00 has 17:00, 17:10, ...; missing days have no rows."""
+    """Return a wide table, one column per lane. Bins are closed left: 17:00 has 17:00, 17:10, ...
+
+    Missing days have no rows.
+    """
     one = {pattern: found[0] for pattern, found in files.items()}
     stations = _integers(one["stations_list"])
     permutation = _integers(one["randperm"])
@@ -60,18 +63,18 @@ def _lines(one: dict[str, Original]) -> Iterator[tuple[str, bytes]]:
 
 
 def _integers(original: Original) -> Ints:
-    """A file that is one vector in brackets: [3 1 2]."""
+    """Parse a file that is one vector in brackets: [3 1 2]."""
     text = original.read().strip()
-    # No number of these files has more digits: days and stations.
+    # Days and stations: no number has more digits.
     if not re.fullmatch(rb"\[\s*\d{1,9}(\s+\d{1,9})*\s*\]", text):
         raise broken(original.name, f"{text[:30]!r} instead of whole numbers in brackets")
     return np.array(text[1:-1].split(), dtype=np.int64)
 
 
 def _dates(labels: Ints, last: date) -> list[date]:
-    """The days in order, by the weekdays from one to the next; days that are known to be missing must be the only ones.
+    """Return the days in order, from the weekday steps between them; only the known days may be missing.
 
-    Steps between weekdays are enough, and hold whichever day of the week counts as the first.
+    Steps between weekdays are enough, and do not depend on which day of the week counts as the first.
     """
     days = [FIRST_DAY]
     for step in (np.diff(labels) % 7).tolist():
@@ -90,7 +93,7 @@ def _dates(labels: Ints, last: date) -> list[date]:
 
 
 def _bins(name: str, line: bytes, stations: int, per_bin: int) -> NDArray[np.float32]:
-    """One day, [a b ...;c d ...]: a row a station, 144 columns; as (B, S) means."""
+    """Parse one day, [a b ...;c d ...], one row per station with 144 columns, into (B, S) means."""
     rows = [row.split() for row in line.removeprefix(b"[").removesuffix(b"]").split(b";")]
     sizes = {len(row) for row in rows}
     if len(rows) != stations or sizes != {_A_DAY}:
@@ -98,12 +101,12 @@ def _bins(name: str, line: bytes, stations: int, per_bin: int) -> NDArray[np.flo
     try:
         day_ST = np.array(rows, dtype=np.float64)
     except ValueError as error:
-        raise broken(name, f"a day with something that is no number ({error})") from error
+        raise broken(name, f"a day with something that is not a number ({error})") from error
     means_SB = day_ST.reshape(stations, -1, per_bin).mean(axis=2)
     return np.ascontiguousarray(means_SB.T, dtype=np.float32)
 
 
 def _names(stations: Ints) -> list[str]:
-    """The stations' numbers; with their places where a number comes twice."""
+    """Station numbers as names; with their positions where a number occurs twice."""
     names = [str(station) for station in stations.tolist()]
     return names if len(set(names)) == len(names) else [f"{name}_{place}" for place, name in enumerate(names)]

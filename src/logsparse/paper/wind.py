@@ -13,14 +13,17 @@ from logsparse.data.columns import TIME
 from logsparse.paper.catalogue import DataSet
 from logsparse.paper.originals import Files, broken, unreadable
 
-# What some copies carry in front: numbers of the rows.
+# First column of some copies: row numbers.
 _ROW_NUMBERS = ("", "Unnamed: 0", "time_step")
 
 log = logging.getLogger("logsparse")
 
 
 def table(files: Files, dataset: DataSet) -> pl.DataFrame:
-    """Wide: one column a country; one that is all zero has no data and no column. Rows are the hours of the span."""
+    """Return a wide table, one column per country; countries that are all zero have no data and are dropped.
+
+    The rows of the file are the hours of the span.
+    """
     (name, (original,)) = next(iter(files.items()))
     try:
         rows = pl.read_csv(original.read().rstrip(), infer_schema_length=None)
@@ -43,5 +46,5 @@ def table(files: Files, dataset: DataSet) -> pl.DataFrame:
         if hours.any():
             columns.append(pl.Series(country, hours.mean(axis=1).astype(np.float32)))
     if dark:
-        log.warning("%s is zero after every midnight: by that it holds the power of the sun, not of the wind", name)
+        log.warning("%s is zero after every midnight: it seems to hold solar power, not wind power", name)
     return pl.DataFrame(columns)
