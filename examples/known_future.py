@@ -17,5 +17,5 @@ frame = pl.DataFrame({"unique_id": "tea", "ds": days, "y": sold, "price": price}
 
 past, ahead = frame.head(len(frame) - 7), frame.tail(7).drop("y")
 model = ls.LogSparse(horizon=7, minutes=0.1, samples=50).fit(past, covariates=["price"])
-print(model.config_.model.likelihood)  # counts get a distribution for counts
+print(model.config_.model.likelihood)  # counts have a law of their own
 print(model.predict(future=ahead, quantiles=[0.1, 0.5, 0.9]))
