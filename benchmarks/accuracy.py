@@ -1,8 +1,7 @@
 """Train one run and score it on its test span: `synthetic` (t0 = 96), or `solar` with the paper's preset.
 
-One pass over the windows of solar unless --epochs says more.
-
-Mean path, one forward pass a step. Resumes from --folder. Prints one row and writes it as JSON.
+One pass over the windows of solar unless --epochs is given. Forecasts are mean paths, one forward pass per step.
+Resumes from --folder. Prints one row and writes it as JSON.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def train(config: Config, data: TrainingSet, seed: int, folder: Path | None) -> 
 
 
 def judge(network: Transformer, windows: Windows, panel: Panel, cutoffs: list[Any]) -> dict[str, Any]:
-    """R0.5 and R0.9 pooled over all series and cutoffs; panel holds the truth."""
+    """R0.5 and R0.9 pooled over all series and cutoffs; panel has the actual values."""
     levels = ((np.arange(PATHS) + 0.5) / PATHS).astype(np.float32)
     rows = []
     for lengths_S in cutoffs:
@@ -98,38 +97,38 @@ def main() -> None:
     parser.add_argument("task", choices=["synthetic", "solar"])
     parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="one thread a core that is free")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="one per free core")
     parser.add_argument("--folder", type=Path, default=None)
-    asked = parser.parse_args()
-    torch.set_num_threads(asked.threads)
-    if asked.task == "synthetic":
-        config = synthetic(asked.epochs or 60)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    if args.task == "synthetic":
+        config = synthetic(args.epochs or 60)
         sets = study(96, np.random.default_rng(0))
         data, panel = TrainingSet.of_two(sets.training, sets.validation, config), sets.test
         cutoffs = [panel.lengths - config.horizon]
     else:
         config = presets.solar()
-        config = replace(config, train=replace(config.train, epochs=asked.epochs or 1))
+        config = replace(config, train=replace(config.train, epochs=args.epochs or 1))
         whole = to_panel(Path(os.environ["LOGSPARSE_DATA"]) / "solar_hourly.parquet")
         panel = whole.until(clock_time(whole, "2006-08-31T23:00"))
         cutoffs = [panel.lengths - 24 * days for days in range(7, 0, -1)]
         data = TrainingSet.of(panel.cut(cutoffs[0]), config)
-    network, story = train(config, data, asked.seed, asked.folder)
+    network, history = train(config, data, args.seed, args.folder)
     windows = windows_of(panel, data.features, config)
     found = judge(network, windows, panel, cutoffs)
     row = {
-        "task": asked.task,
-        "seed": asked.seed,
-        "threads": asked.threads,
-        "minutes": round(story.seconds / 60, 2),
-        "validation_nll": story.best,
-        "ended": story.ended,
+        "task": args.task,
+        "seed": args.seed,
+        "threads": args.threads,
+        "minutes": round(history.seconds / 60, 2),
+        "validation_nll": history.best,
+        "ended": history.ended,
         **found,
         "config": config.to_dict(),
-        "rows": story.rows,
+        "rows": history.rows,
     }
     print(json.dumps({key: value for key, value in row.items() if key not in ("config", "rows")}))
-    print(f"wrote {write_result(f'accuracy-{asked.task}', [row]).name}")
+    print(f"wrote {write_result(f'accuracy-{args.task}', [row]).name}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Lengths, patterns, widths -> time and peak memory of attention: native, shifted, masked SDPA, causal SDPA.
 
-One process, contenders alternating, the best of several runs; native gets channel-first memory (as a
-convolution gives it) and, as "native rows", row-major memory; SDPA gets its own favourite, row-major. Peak
-memory is measured in a fresh process for each point. Prints tables, writes one JSON and one picture to
-results/. With one thread, processor time is measured, which a busy machine disturbs little.
+One process, contenders alternate, best of several runs. native gets channel-first memory, the layout of a convolution's
+output, and, as "native rows", row-major memory; SDPA gets row-major memory, on which it is fastest. Peak memory is
+measured in a fresh process per point. Prints tables, writes one JSON file and one picture to results/. With one thread,
+processor time is measured, which other load on the machine hardly affects.
 
     python benchmarks/attention.py [--quick] [--longest 65536] [--threads 2]
 """
@@ -88,7 +88,7 @@ def without_gradient(forward: Callable[[], Tensor]) -> Run:
 
 
 def reason_to_skip(contender: str, pattern: Pattern, batch: int, length: int) -> str | None:
-    """Why a point is left out: more than half of the free memory, or minutes a run."""
+    """Return why a point is left out: more than half of the free memory, or minutes per run."""
     many = contender == "masked SDPA" or (contender == "shifted" and len(pattern.distances(length)) > 64)
     if length > 16384 and many:
         return "minutes a run"
@@ -103,12 +103,12 @@ def reason_to_skip(contender: str, pattern: Pattern, batch: int, length: int) ->
 
 
 def best_times(runs: dict[Any, Run], budget: float) -> dict[Any, float]:
-    """Best seconds of each; contenders take turns until each has used its time, two runs at least if short."""
-    clock, order = fair_clock(), random.Random(0)  # noqa: S311 - no secret here
+    """Return the best seconds of each; contenders alternate until each has used its time, at least two short runs."""
+    clock, order = fair_clock(), random.Random(0)  # noqa: S311 - not for cryptography
     best = dict.fromkeys(runs, math.inf)
     spent, count = dict.fromkeys(runs, 0.0), dict.fromkeys(runs, 0)
     while waiting := [r for r in runs if spent[r] < budget or (count[r] < 2 and spent[r] < 5)]:
-        order.shuffle(waiting)  # what runs after a long neighbour would always be the loser on a busy machine
+        order.shuffle(waiting)  # in a fixed order, whatever follows a long run would be at a disadvantage
         for key in waiting:
             start = clock()
             runs[key]()
@@ -120,7 +120,7 @@ def best_times(runs: dict[Any, Run], budget: float) -> dict[Any, float]:
 
 
 def measure_times(length: int, width: int, budget: float, copy_rate: float) -> list[dict[str, Any]]:
-    """One row for each contender and pattern at one length and width."""
+    """Return one row per contender and pattern at one length and width."""
     batch = batch_of(length)
     inputs = {rows: leaves(batch, length, width, rows=rows) for rows in (True, False)}
     runs: dict[Any, Run] = {}
@@ -152,7 +152,7 @@ def measure_times(length: int, width: int, budget: float, copy_rate: float) -> l
 
 
 def measure_memory(length: int, contender: str, name: str, width: int) -> dict[str, Any]:
-    """Peak growth of a fresh process over both passes, B = 1, against the bytes of q, k, v, o, gradients."""
+    """Return the peak growth of a fresh process over both passes, B = 1, and the bytes of q, k, v, o, gradients."""
     about = {"length": length, "width": width, "pattern": name, "contender": contender}
     if reason := reason_to_skip(contender, patterns(length)[name], 1, length):
         return {**about, "skipped": reason}
@@ -163,7 +163,7 @@ def measure_memory(length: int, contender: str, name: str, width: int) -> dict[s
 
 
 def memory_point(contender: str, name: str, length: int, width: int) -> int:
-    """Bytes by which this process grows at its peak."""
+    """Return the bytes by which this process grows at its peak."""
 
     def passes(size: int) -> None:
         inputs = leaves(1, size, width, rows=contender != "native")
@@ -188,8 +188,8 @@ def print_times(rows: list[dict[str, Any]]) -> None:
 def print_memory(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         label = f"{row['length']:>6} d={row['width']:<3}{row['pattern']:<10}{row['contender']:<12}"
-        said = row.get("skipped") or f"{row['peak_mib']:9.0f} MiB, {row['of_tensors']:6.2f} x q, k, v, o and gradients"
-        print(label, said, flush=True)
+        cell = row.get("skipped") or f"{row['peak_mib']:9.0f} MiB, {row['of_tensors']:6.2f} x q, k, v, o and gradients"
+        print(label, cell, flush=True)
 
 
 def draw(times: list[dict[str, Any]], memory: list[dict[str, Any]], path: Path) -> None:
@@ -221,7 +221,7 @@ def draw(times: list[dict[str, Any]], memory: list[dict[str, Any]], path: Path) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="lengths up to 4096 only")
-    parser.add_argument("--seconds", type=float, default=0.5, help="time for each point")
+    parser.add_argument("--seconds", type=float, default=0.5, help="time per point")
     parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="leave longer sequences out")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--point", nargs=4, help=argparse.SUPPRESS)

@@ -1,9 +1,9 @@
-"""Every baseline on the paper's solar week -> R0.5, R0.9 and minutes, one row a run in results/baselines_solar.csv.
+"""Every baseline on the paper's solar week -> R0.5, R0.9 and minutes, one row per run in results/baselines_solar.csv.
 
     LOGSPARSE_DATA=folder python benchmarks/baselines.py [NAME ...]
 
-A row says all that is needed to run it again; a second run of the same model takes the place of the first. Processor
-minutes count all processes together, and hold on a busy machine too.
+A row contains all that is needed to repeat the run; a second run of the same model replaces the first. Processor
+minutes are summed over all processes and hardly depend on other load on the machine.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Rows of recipe.csv -> the picture of calibration: share of the truth below each quantile, one panel a set.
+"""Rows of recipe.csv -> a calibration chart: share of values below each quantile, one panel per data set.
 
-Of the newest trial of each set, all seeds.
+Uses all seeds of the newest trial of each set.
 
 python benchmarks/calibration.py            # test spans; --span validation for the others
 """
@@ -23,9 +23,9 @@ TITLES = {"m4": "M4-Hourly", "solar": "solar, by day", "traffic": "traffic-c20-h
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--span", choices=("test", "validation"), default="test")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     with TABLE.open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["span"] == asked.span and row["below"]]
+        rows = [row for row in csv.DictReader(file) if row["span"] == args.span and row["below"]]
     rows = [row for row in rows if row["change"] == "[]"]
     shown = [name for name in TITLES if any(row["set"] == name for row in rows)]
     figure = Figure(figsize=(2.6 * len(shown), 2.9), layout="constrained")
@@ -43,7 +43,7 @@ def main() -> None:
         axes.set_xlabel("quantile")
         axes.set_aspect("equal")
     panels[0].set_ylabel("share of the truth below it")
-    save_figure(figure, RESULTS / f"calibration_{asked.span}.svg")
+    save_figure(figure, RESULTS / f"calibration_{args.span}.svg")
 
 
 if __name__ == "__main__":

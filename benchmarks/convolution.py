@@ -1,7 +1,7 @@
 """Forms of the causal convolution for queries and keys -> their times, alone and with the attention that follows.
 
-Forward and backward together. All forms take turns, and the best of several rounds counts: wall time with torch's
-threads, and processor time with one thread, which other work on the machine hardly disturbs.
+Forward and backward together. The forms alternate, and the best of several rounds counts: wall time with torch's
+threads, and processor time with one thread, which other load on the machine hardly affects.
 """
 
 # B batch, L length, W width, H heads, D head width, K kernel, C channels of queries and keys together
@@ -33,31 +33,31 @@ CASES = [  # B, L, W, H, D, K
 
 
 def chosen(x_BLW: Tensor, weight_CWK: Tensor, bias_C: Tensor) -> Tensor:
-    """What the layer does: the kernel's form, which makes values as well."""
+    """Convolve as the layer does: by the kernel, which computes the values as well."""
     half = len(bias_C) // 2
     q_BCL, k_BCL, _ = project(x_BLW, weight_CWK, bias_C, weight_CWK[:half, :, -1], bias_C[:half], None)
     return torch.cat([q_BCL, k_BCL], dim=1)
 
 
 def conv1d(x_BLW: Tensor, weight_CWK: Tensor, bias_C: Tensor) -> Tensor:
-    """Channel-first out, (B, C, L)."""
+    """Convolve by Conv1d; the output is channel-first, (B, C, L)."""
     return F.conv1d(F.pad(x_BLW.mT, (weight_CWK.shape[2] - 1, 0)), weight_CWK, bias_C)
 
 
 def unfold(x_BLW: Tensor, weight_CWK: Tensor, bias_C: Tensor) -> Tensor:
-    """Windows side by side, one matrix product; channel-last out, seen as (B, C, L)."""
+    """Convolve by one matrix product over unfolded windows; channel-last memory, viewed as (B, C, L)."""
     windows = F.pad(x_BLW, (0, 0, weight_CWK.shape[2] - 1, 0)).unfold(1, weight_CWK.shape[2], 1)
     return F.linear(windows.flatten(2), weight_CWK.flatten(1), bias_C).mT
 
 
 def unfold_first(x_BLW: Tensor, weight_CWK: Tensor, bias_C: Tensor) -> Tensor:
-    """The same, but one product a window of the batch, so that it comes out channel-first."""
+    """Convolve by one product per item of the batch, so that the output is channel-first."""
     windows = F.pad(x_BLW, (0, 0, weight_CWK.shape[2] - 1, 0)).unfold(1, weight_CWK.shape[2], 1).flatten(2)
     return torch.baddbmm(bias_C[:, None], weight_CWK.flatten(1).expand(len(x_BLW), -1, -1), windows.mT)
 
 
 def shifted(x_BLW: Tensor, weight_CWK: Tensor, bias_C: Tensor) -> Tensor:
-    """A matrix product for each step of the kernel; channel-last out."""
+    """Convolve by one matrix product per step of the kernel; the output is channel-last."""
     length, kernel = x_BLW.shape[1], weight_CWK.shape[2]
     padded = F.pad(x_BLW, (0, 0, kernel - 1, 0))
     out = bias_C
@@ -70,7 +70,7 @@ FORMS: list[Form] = [chosen, conv1d, unfold, unfold_first, shifted]
 
 
 def attention(form: Form, sizes: tuple[int, ...], pattern: Pattern) -> Callable[[], None]:
-    """Convolution, pointwise values in the layout that suits it, attention with dropout; and all gradients."""
+    """Run the convolution, pointwise values in the same layout, attention with dropout, and the backward pass."""
     x, weight, bias, value, towards = tensors(sizes)
     _, _, _, heads, head_width, _ = sizes
 

@@ -1,11 +1,10 @@
-"""Series x samples x steps a second of our decoder, against slower ways of ours and GluonTS's DeepAR in the same run.
+"""Series x samples x steps per second of the decoder, against slower decoders and GluonTS's DeepAR in the same run.
 
-M4-Hourly's shape: 414 series, context 168, 48 steps, 200 samples. `authors` feeds the mean back through a whole forward
-pass a step, `uncached` does so for every sample path; both are measured on a few series, and rates compared. `two-way`
-is the default's method, cached; its ratio is to `uncached`, which does not even tell all steps at once.
-How exact the quantiles of so many paths are is told as the RMS error of the 0.9 quantile against 10,000 paths, in
-units of the width between the 0.1 and 0.9 quantiles. `context` compares a step's time at context 4096 with 256, history
-not counted.
+The shape of M4-Hourly: 414 series, context 168, 48 steps, 200 samples. `authors` feeds the mean back through a whole
+forward pass per step, `uncached` does so for every sample path; both are measured on a few series, and rates compared.
+`two-way` is the method of the default, cached; its ratio is to `uncached`, which omits the direct part.
+The accuracy of the quantiles is the RMS error of the 0.9 quantile against 10,000 paths, in units of the width between
+the 0.1 and 0.9 quantiles. `context` compares the time of a step at context 4096 with 256, without the history.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from machine import write_result
 
 # S series, N paths, H horizon
 
-# Every so manieth series is enough to tell how exact quantiles are.
+# Every n-th series is enough to measure the accuracy of the quantiles.
 EVERY = 40
 
 
@@ -57,7 +56,7 @@ CONFIGS: dict[str, Callable[[], Config]] = {
 
 
 def clock(work: Callable[[], object], rounds: int) -> float:
-    """The best of some rounds."""
+    """Return the best time of some rounds."""
     times = []
     for _ in range(rounds):
         begin = time.perf_counter()
@@ -72,8 +71,8 @@ def trained(config: Config, minutes: float) -> ls.LogSparse:
     return model.fit(panel())
 
 
-def ours(name: str, minutes: float, rounds: int) -> list[dict[str, Any]]:
-    """The cached decoder in both methods, and the plain one on a few series."""
+def decoders(name: str, minutes: float, rounds: int) -> list[dict[str, Any]]:
+    """Measure the cached decoder with both methods, and the plain one on a few series."""
     model = trained(CONFIGS[name](), minutes)
     rows: list[dict[str, Any]] = []
     history = panel()
@@ -91,7 +90,7 @@ def ours(name: str, minutes: float, rounds: int) -> list[dict[str, Any]]:
         assert isinstance(model.network_, Transformer)
         return decode_plainly(model.network_, batch, uniform, method)
 
-    cached("ancestral", 2)  # what is done once is done
+    cached("ancestral", 2)  # warm-up
     for method, few, slow in (("mean-path", 16, "authors"), ("ancestral", 1, "uncached")):
         seconds = clock(partial(cached, method, PATHS), rounds)
         reference = clock(partial(plain, method, few), 1)
@@ -108,7 +107,7 @@ def ours(name: str, minutes: float, rounds: int) -> list[dict[str, Any]]:
             },
         ]
     if name == "paper":
-        return rows  # how exact quantiles are does not depend on the size of the network
+        return rows  # the accuracy of quantiles does not depend on the size of the network
     seconds, uncached = clock(partial(cached, "two-way", PATHS), rounds), rows[-1]["rate"]
     rate = series * PATHS * HORIZON / seconds
     both = {"model": name, "method": "two-way", "way": "cached", "seconds_for_all": seconds}
@@ -124,7 +123,7 @@ def ours(name: str, minutes: float, rounds: int) -> list[dict[str, Any]]:
 
 
 def deepar(minutes: float, rounds: int, folder: str) -> list[dict[str, Any]]:
-    """GluonTS's own predictor after a short training; 200 paths, its usual batches."""
+    """Measure GluonTS's predictor after a short training; 200 paths, its default batches."""
     history = panel()
     try:
         rival = DeepAR([history[i] for i in range(len(history))], minutes, folder)
@@ -138,7 +137,7 @@ def deepar(minutes: float, rounds: int, folder: str) -> list[dict[str, Any]]:
 
 
 def step_time(context: int, rounds: int) -> float:
-    """Seconds of one decoding step of 8 series with 100 paths, logsparse pattern; the history is read outside."""
+    """Return the seconds of one decoding step of 8 series with 100 paths, pattern logsparse, without the history."""
     config = ModelConfig(kernel=6, patterns=(logsparse(),), width=48, heads=4, head_width="split", norm="pre")
     network = Transformer(config, length=context + HORIZON, features=4, series=1)
     network.initialise(torch.Generator().manual_seed(0))
@@ -160,17 +159,17 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1.0, help="training of each model before it is measured")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--parts", default="context,default,deepar,paper")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(os.cpu_count() or 1)
     rows: list[dict[str, Any]] = []
     parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
-        "context": lambda: [{"context": c, "seconds_a_step": step_time(c, 4 * asked.rounds)} for c in (256, 4096)],
-        "default": lambda: ours("default", asked.minutes, asked.rounds),
-        "deepar": lambda: deepar(asked.minutes, asked.rounds, scratch),
-        "paper": lambda: ours("paper", asked.minutes, asked.rounds),
+        "context": lambda: [{"context": c, "seconds_a_step": step_time(c, 4 * args.rounds)} for c in (256, 4096)],
+        "default": lambda: decoders("default", args.minutes, args.rounds),
+        "deepar": lambda: deepar(args.minutes, args.rounds, scratch),
+        "paper": lambda: decoders("paper", args.minutes, args.rounds),
     }
     with TemporaryDirectory() as scratch:
-        for name in asked.parts.split(","):
+        for name in args.parts.split(","):
             for row in parts[name]():
                 print(json.dumps(row), flush=True)
                 rows.append(row)

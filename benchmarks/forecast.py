@@ -1,14 +1,14 @@
-"""Two versions of logsparse -> seconds of their forecasts in turn, and how exact the quantiles of this one are.
+"""Two versions of logsparse -> seconds of their forecasts, and the accuracy of the quantiles of this version.
 
     LOGSPARSE_DATA=folder python benchmarks/forecast.py --reference other/.venv/bin/python --deepar third/bin/python
 
-Networks are the defaults, hardly trained: time does not depend on it. The reference draws 100 paths, as it did by
+Networks are the defaults, hardly trained, since time does not depend on training. The reference draws 100 paths, its
 default; this version draws as many as it needs, or none (`direct`). `m4` is M4-Hourly, 414 series, 48 steps; `backtest`
 735 windows of 96 quarter hours; `many` 10,000 series of 500 hours, 24 steps (the reference forecasts some of them, and
-rates are compared); `one` a single series. The error is that of the 0.1 and 0.9 quantiles of `m4` after a training of
-some minutes, against 10,000 paths: RMS, in widths of the 80 % interval. GluonTS's DeepAR forecasts
-`m4` in the same turns with its 200 paths, and its error is told likewise; it needs a python with gluonts. With
-`--threads 1` times are the processor's.
+rates are compared); `one` a single series. The error is that of the 0.1 and 0.9 quantiles of `m4` after some minutes of
+training, against 10,000 paths: RMS, in widths of the 80 % interval. GluonTS's DeepAR alternates with them on `m4`,
+with 200 paths, and its error is computed in the same way; it needs a python with gluonts. With `--threads 1`,
+processor time is measured.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from machine import fair_clock, write_result
 # S series, Q levels, H horizon
 
 PATHS, MANY = 100, 10_000
-# Series of `many` that the reference forecasts, and every so manieth series of `m4` whose error is told.
+# Series of `many` that the reference forecasts; the error is computed on every n-th series of `m4`.
 PART, EVERY = 500, 20
 CASES = ("m4", "backtest", "many", "one")
 
 
 def waves(series: int, steps: int, freq: str) -> Panel:
-    """Days and weeks of different sizes, noisy."""
+    """Return noisy series with daily and weekly waves of different sizes."""
     rng, step = np.random.default_rng(0), np.arange(steps)
     day = 96 if freq == "15min" else 24
     shape = 3 + np.sin(step * 2 * np.pi / day) + 0.5 * np.sin(step * 2 * np.pi / (7 * day))
@@ -68,7 +68,7 @@ def m4() -> Panel:
 
 
 def fitted(panel: Panel, horizon: int, context: int, minutes: float | None = None, **settings: Any) -> ls.LogSparse:
-    """The default network after two steps, or some minutes."""
+    """Train the default network for two steps, or some minutes."""
     config = recommend(panel, horizon, context)
     if minutes is None:
         train = replace(config.train, windows=None, epochs=1, steps_per_epoch=2, batch=8, validation_windows=8)
@@ -77,7 +77,7 @@ def fitted(panel: Panel, horizon: int, context: int, minutes: float | None = Non
 
 
 class Case(NamedTuple):
-    """What is timed: so many series or windows of one model."""
+    """A timed case: a number of series or windows, and their model."""
 
     model: ls.LogSparse
     run: Callable[[], Any]
@@ -97,7 +97,7 @@ def cases_of(settings: dict[str, Any], part: int) -> dict[str, Case]:
 
 
 def first(panel: Panel, series: int) -> Panel:
-    """So many series of a panel."""
+    """Return the first series of a panel."""
     end = int(panel.indptr[series])
     return replace(
         panel,
@@ -110,7 +110,7 @@ def first(panel: Panel, series: int) -> Panel:
 
 
 def serve(version: str) -> None:
-    """Names of cases and methods come in, seconds a series go out, line by line."""
+    """Read names of cases and methods, one per line, and print seconds per series."""
     cases = cases_of({"samples": PATHS}, PART) if version == "reference" else cases_of({}, 10_000)
     clock = fair_clock()
     print("ready", flush=True)
@@ -135,7 +135,7 @@ class Version:
         return Version([python, __file__, "--serve", version, "--threads", str(threads)])
 
     def seconds(self, case: str, method: str = "two-way") -> float:
-        """Of one series or window."""
+        """Return the seconds per series or window."""
         return self.ask(f"{case} {method}")
 
     def ask(self, line: str) -> float:
@@ -147,12 +147,12 @@ class Version:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit("a version ended early; what it said stands above")
+            raise SystemExit("a version exited early; see its output above")
         return line
 
 
 def deepar(python: str, minutes: float, threads: int, folder: str) -> Version | None:
-    """GluonTS's, trained; none where it is not installed."""
+    """Return a process with GluonTS's DeepAR, trained, or None if gluonts is not installed."""
     hours, series = m4(), Path(folder) / "series.npz"
     np.savez(series, values=hours.values, lengths=hours.lengths)
     script = Path(__file__).with_name("gluonts_deepar.py")
@@ -167,11 +167,11 @@ def deepar(python: str, minutes: float, threads: int, folder: str) -> Version | 
 def compared(
     reference: str, rounds: int, threads: int, cases: Iterable[str], rival: Version | None
 ) -> list[dict[str, Any]]:
-    """One version after the other in every round; the best round of each."""
+    """Measure both versions in every round; return the best round of each."""
     then, now = Version.of(reference, "reference", threads), Version.of(sys.executable, "this", threads)
     rows = []
     for case in cases:
-        then.seconds("one"), now.seconds("one")  # what is done once is done
+        then.seconds("one"), now.seconds("one")  # warm-up
         found: dict[str, list[float]] = {"reference": [], "this": [], "direct": []}
         for _ in range(rounds):
             found["reference"].append(then.seconds(case))
@@ -191,7 +191,7 @@ def compared(
 
 
 def errors(minutes: float) -> list[dict[str, Any]]:
-    """Of as many paths as are drawn by default, for usual levels and far ones."""
+    """Return the error with the default number of paths, for the default levels and for extreme ones."""
     hours = m4()
     model = fitted(hours, 48, 168, minutes)
     windows = windows_of(model.series_index_.encode(hours), model.features_, model.config_)
@@ -215,31 +215,31 @@ def errors(minutes: float) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--reference", help="python that has the other version")
+    parser.add_argument("--reference", help="python with the other version")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument(
-        "--minutes", type=float, default=2.0, help="training before the error is measured; 0: not at all"
+        "--minutes", type=float, default=2.0, help="training before the error is measured; 0: not measured"
     )
-    parser.add_argument("--deepar", default=sys.executable, help="python that has gluonts")
+    parser.add_argument("--deepar", default=sys.executable, help="python with gluonts")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    torch.set_num_threads(asked.threads)
-    if asked.serve:
-        serve(asked.serve)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    if args.serve:
+        serve(args.serve)
         return
-    if asked.reference is None:
+    if args.reference is None:
         parser.error("--reference is needed: the python of a worktree at another version.")
-    cases = asked.cases.split(",")
+    cases = args.cases.split(",")
     with TemporaryDirectory() as folder:
-        rival = deepar(asked.deepar, asked.minutes or 1.0, asked.threads, folder) if "m4" in cases else None
-        rows = compared(asked.reference, asked.rounds, asked.threads, cases, rival)
+        rival = deepar(args.deepar, args.minutes or 1.0, args.threads, folder) if "m4" in cases else None
+        rows = compared(args.reference, args.rounds, args.threads, cases, rival)
         if rival is not None:
             row = {"case": "m4", "way": "gluonts deepar", "levels": [0.9], "paths": 200}
             rows.append({**row, "rms_error": [rival.ask("error")]})
             rival.process.communicate()
-    rows += errors(asked.minutes) if asked.minutes else []
+    rows += errors(args.minutes) if args.minutes else []
     for row in rows:
         print(json.dumps(row))
     print(f"wrote {write_result('forecast', rows).name}")

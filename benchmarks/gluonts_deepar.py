@@ -1,9 +1,10 @@
-"""GluonTS's DeepAR on M4-Hourly's shape, after a short training: seconds of its 200 paths, error of its 0.9 quantile.
+"""GluonTS's DeepAR on M4-Hourly, after a short training: seconds of 200 paths, error of the 0.9 quantile.
 
     python benchmarks/gluonts_deepar.py series.npz --minutes 1 --threads 1
 
-Needs gluonts, not logsparse: the two want different pandas. Lines come in, `seconds` or `error`, and a number goes out
-for each; `forecast.py` talks to it so that both take turns. Without gluonts it says `missing` and ends.
+Needs gluonts, not logsparse: the two need different versions of pandas. For each line on its input, `seconds` or
+`error`, it prints a number; `forecast.py` uses this to alternate between the two. Without gluonts it prints `missing`
+and exits.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LEVELS = (0.1, 0.5, 0.9)
 
 
 class DeepAR:
-    """3 layers of 40, its usual batches."""
+    """DeepAR with 3 layers of 40 units and default batches."""
 
     def __init__(self, series: Sequence[Any], minutes: float, folder: str) -> None:
         import pandas as pd
@@ -55,16 +56,16 @@ class DeepAR:
                 "default_root_dir": folder,
             },
         )
-        # GluonTS reads back a checkpoint that it has just written, in a form that torch refuses unless told otherwise.
+        # GluonTS loads its own checkpoint with objects that torch refuses by default.
         os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
         self.predictor = estimator.train(self.data)
 
     def forecast(self) -> None:
-        """All series."""
+        """Return the seconds of forecasting all series."""
         list(self.predictor.predict(self.data, num_samples=PATHS))
 
     def error(self, every: int) -> float:
-        """Of every so manieth series, against many paths: as `error` tells it."""
+        """Return the error of every n-th series against many paths."""
         some = self.listed(self.series[::every])
 
         def quantiles(paths: int) -> Any:
@@ -75,38 +76,38 @@ class DeepAR:
 
 
 def error(found_SQH: Any, true_SQH: Any) -> float:
-    """RMS error of the 0.9 quantile in units of the width of the 80 % interval."""
+    """Return the RMS error of the 0.9 quantile in units of the width of the 80 % interval."""
     width_SH = np.maximum(true_SQH[:, 2] - true_SQH[:, 0], 1e-9)
     return float(np.sqrt(np.mean(((found_SQH[:, 2] - true_SQH[:, 2]) / width_SH) ** 2)))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("series", help="npz: values one series after the other, and lengths")
+    parser.add_argument("series", help="npz with the concatenated values and the lengths of all series")
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--every", type=int, default=20, help="series between two whose error is told")
-    asked = parser.parse_args()
-    torch.set_num_threads(asked.threads)
-    clock = time.thread_time if asked.threads == 1 else time.perf_counter
-    # What GluonTS and Lightning print must not come between the lines.
+    parser.add_argument("--every", type=int, default=20, help="the error is computed on every n-th series")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    clock = time.thread_time if args.threads == 1 else time.perf_counter
+    # Output of GluonTS and Lightning must not mix with the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
-    with np.load(asked.series) as file, TemporaryDirectory() as scratch:
+    with np.load(args.series) as file, TemporaryDirectory() as scratch:
         series = np.split(file["values"], np.cumsum(file["lengths"])[:-1])
         try:
-            deepar = DeepAR(series, asked.minutes, scratch)
+            deepar = DeepAR(series, args.minutes, scratch)
         except ImportError as missing:
             print("missing", missing, file=answers, flush=True)
             return
         print("ready", file=answers, flush=True)
         for line in sys.stdin:
             if line.strip() == "error":
-                told = deepar.error(asked.every)
+                answer = deepar.error(args.every)
             else:
                 begin = clock()
                 deepar.forecast()
-                told = (clock() - begin) / len(series)
-            print(json.dumps(told), file=answers, flush=True)
+                answer = (clock() - begin) / len(series)
+            print(json.dumps(answer), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Lengths, patterns -> time of attention on a GPU: the Triton kernels, FlexAttention with the pattern, causal SDPA.
 
-Forward, and forward + backward; contenders take turns, best of several runs by the device's own clock. Prints one
-table and writes one JSON to results/. Without a GPU it says so and ends with code 1.
+Forward, and forward + backward; contenders alternate, best of several runs by the clock of the device. Prints one
+table and writes one JSON file to results/. Without a GPU it says so and exits with code 1.
 
     python benchmarks/gpu.py [--dtype bfloat16] [--longest 65536]
 """
@@ -33,14 +33,14 @@ def patterns(length: int) -> dict[str, Pattern]:
 
 
 def leaves(length: int, dtype: torch.dtype, *, rows: bool) -> list[Tensor]:
-    """q, k, v, (B, H, L, D): row-major, or channel-first as a convolution gives them."""
+    """q, k, v, (B, H, L, D): row-major, or channel-first, the layout of a convolution's output."""
     shape = (BATCH, HEADS, length, WIDTH) if rows else (BATCH, HEADS, WIDTH, length)
     made = [torch.randn(shape, dtype=dtype, device="cuda") for _ in range(3)]
     return [(x if rows else x.mT).detach().requires_grad_() for x in made]
 
 
 def flex(pattern: Pattern, length: int) -> Callable[..., Tensor]:
-    """FlexAttention over the pattern's cells, compiled."""
+    """Compile FlexAttention over the cells of the pattern."""
     is_distance_L = torch.zeros(length, dtype=torch.bool, device="cuda")
     is_distance_L[list(pattern.distances(length))] = True
 
@@ -72,7 +72,7 @@ def best_of(works: dict[str, Callable[[], object]]) -> dict[str, float]:
 
 
 def measure(length: int, name: str, pattern: Pattern, dtype: torch.dtype) -> list[dict[str, Any]]:
-    """One row per contender."""
+    """Return one row per contender."""
     row_major, channel_first = leaves(length, dtype, rows=True), leaves(length, dtype, rows=False)
     masked = flex(pattern, length)
     contenders: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {

@@ -1,6 +1,6 @@
-"""The headline of the kernel: native against torch's causal SDPA, pattern logsparse, d = 32, alternating, best of many.
+"""The headline figure of the kernel: native against torch's causal SDPA, pattern logsparse, d = 32, best of many runs.
 
-benchmarks/attention.py has every pattern and contender; this one takes a minute.
+The two alternate. Takes a minute; benchmarks/attention.py measures every pattern and contender.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CASES: list[tuple[Pattern, int, int]] = [
 
 
 def inputs(length: int, width: int, batch: int = 4) -> list[Tensor]:
-    """Channel-first memory, as a convolution gives it."""
+    """Return a tensor in channel-first memory, the layout of a convolution's output."""
     return [torch.randn(batch, 8, width, length).mT.requires_grad_() for _ in range(3)]
 
 
@@ -83,7 +83,7 @@ def memory(length: int = 65_536) -> dict[str, object]:
         return torch.autograd.grad(out, [q, k, v], torch.ones_like(out))
 
     grown = peak_of(work)
-    held = 3 * q.numel() * q.element_size()  # q, k, v were there before
+    held = 3 * q.numel() * q.element_size()  # q, k, v existed before
     return {"pattern": repr(logsparse()), "length": length, "peak_of_tensors": (grown + held) / tensors}
 
 

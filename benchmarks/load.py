@@ -1,6 +1,6 @@
-"""A wide parquet of the size of electricity-f -> time and peak memory of loading it, against plain polars.
+"""A wide parquet file of the size of electricity-f -> time and peak memory of loading it, against plain polars.
 
-Each measurement runs in a fresh process; the two kinds alternate, and the best time of several counts.
+Each measurement runs in a fresh process; the two alternate, and the best time of several counts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MEASURE = """
 import json, re, sys, time
 from pathlib import Path
 path = sys.argv[1]
-def peak_bytes():  # of this process alone: ru_maxrss would begin with the parent's
+def peak_bytes():  # of this process alone: ru_maxrss starts at that of the parent
     return 1024 * int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
 import numpy, polars, logsparse.data.frame
 polars.DataFrame({{"a": [1.0]}}).lazy().select(polars.col("a") + 1).collect()
@@ -37,7 +37,7 @@ print(json.dumps({{"seconds": seconds, "peak_bytes": peak_bytes() - before, "siz
 
 
 def make(path: Path) -> None:
-    """Loads of customers: a daily wave, a level, noise; two decimals, as meters report them."""
+    """Return loads of customers: a daily wave, a level and noise, with two decimals."""
     rng = np.random.default_rng(0)
     wave = 1 + 0.5 * np.sin(np.arange(STEPS) * 2 * np.pi / 96)
     times = pl.datetime_range(pl.datetime(2011, 1, 1, 0, 15), pl.datetime(2014, 9, 7), "15m", eager=True)

@@ -1,4 +1,4 @@
-"""The machine at hand -> what a result needs to identify itself, its copy bandwidth, the peak memory of some work."""
+"""The machine -> the columns that identify a result, its copy bandwidth, the peak memory of a piece of work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def append_row(table: Path, columns: Sequence[str], row: Mapping[str, Any]) -> dict[str, Any]:
-    """One more row of a CSV, which is begun where there is none; the row as it was written."""
+    """Append a row to a CSV file, which is created if missing; return the row as written."""
     shown = {name: f"{value:.5g}" if isinstance(value, float) else value for name, value in row.items()}
     new = not table.exists()
     with table.open("a", newline="") as file:
@@ -34,7 +34,7 @@ def append_row(table: Path, columns: Sequence[str], row: Mapping[str, Any]) -> d
 
 
 def write_result(theme: str, rows: list[dict[str, Any]]) -> Path:
-    """One JSON a run, named theme_machine_date."""
+    """Write one JSON file per run, named theme_machine_date."""
     now = datetime.now(UTC)
     versions = {name: version(name) for name in ("logsparse", "torch", "polars", "numpy")}
     path = RESULTS / f"{theme}_{machine()}_{now:%Y-%m-%d}.json"
@@ -45,12 +45,12 @@ def write_result(theme: str, rows: list[dict[str, Any]]) -> Path:
 
 
 def fair_clock() -> Callable[[], float]:
-    """With one thread, its processor time: a busy machine disturbs that little."""
+    """Return the clock: with one thread, processor time, which other load hardly affects."""
     return time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
 
 
 def measured_copy(mebibytes: int = 256) -> float:
-    """Bytes read plus bytes written per second, best of ten copies."""
+    """Return bytes read plus bytes written per second, best of ten copies."""
     clock = fair_clock()
     source = torch.ones(mebibytes * 2**18)
     target = torch.ones_like(source)
@@ -63,11 +63,11 @@ def measured_copy(mebibytes: int = 256) -> float:
 
 
 def peak_of(work: Callable[[], object]) -> int:
-    """Bytes by which the process grows at its peak while `work` runs."""
+    """Return the bytes by which the process grows at its peak while `work` runs."""
     before = psutil.Process().memory_info().rss
     status = Path("/proc/self/status")
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # forgets earlier peaks, such as that of the imports
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak, for example that of the imports
     except OSError:
         status = Path()
     work()

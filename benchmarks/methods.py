@@ -1,9 +1,9 @@
-"""A default network trained as the recipe does -> its scores by two-way and direct, with few and many paths: rows.
+"""A default network -> its scores with the methods two-way and direct, with few and many paths, as rows.
 
     LOGSPARSE_DATA=folder python benchmarks/methods.py solar models/solar
 
-The network is read from that folder, or trained and saved there. It is scored on the test span: every such look is a
-numbered row in docs/LOG.md.
+The network is loaded from that folder, or trained as in recipe.py and saved there. It is scored on the test span: every
+use of the test span is a numbered row in docs/LOG.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from recipe import LEVELS, TASKS, panel_of, scores
 TABLE = RESULTS / "methods.csv"
 COLUMNS = ("set", "method", "samples", "seed", "R0.5", "R0.9", "wql", "mase", "coverage_80", "seconds", "config",
            "data", "threads", "version", "machine", "time")  # fmt: skip
-# Paths, none for as many as are needed.
+# Number of paths; None: as many as needed.
 WAYS = (("direct", None), ("two-way", 5), ("two-way", 10), ("two-way", 20), ("two-way", None), ("two-way", 100))
 
 
@@ -35,14 +35,14 @@ def main() -> None:
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--threads", type=int, default=1)
-    asked = parser.parse_args()
-    torch.set_num_threads(asked.threads)
-    task, clock = TASKS[asked.task], fair_clock()
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    task, clock = TASKS[args.task], fair_clock()
     panel = panel_of(task, "test")
     history = panel.cut(panel.lengths - task.horizon * task.windows)
-    if not asked.folder.exists():
-        ls.LogSparse(task.horizon, config=recommend(history, task.horizon, None)).fit(history).save(asked.folder)
-    model = ls.load(asked.folder, verbose=False)
+    if not args.folder.exists():
+        ls.LogSparse(task.horizon, config=recommend(history, task.horizon, None)).fit(history).save(args.folder)
+    model = ls.load(args.folder, verbose=False)
     assert isinstance(model, ls.LogSparse)
     known = known_by(model, history, history, panel)
     config = {name: value for name, value in known.config.items() if name not in ("method", "samples")}
@@ -53,7 +53,7 @@ def main() -> None:
         seconds = clock() - begin
         found = scores(results, panel, task)
         row = {
-            "set": asked.task,
+            "set": args.task,
             "method": method,
             "samples": "" if samples is None else samples,
             "seed": model.seed,
@@ -61,7 +61,7 @@ def main() -> None:
             "seconds": seconds,
             "config": json.dumps(config),
             "data": known.data,
-            "threads": asked.threads,
+            "threads": args.threads,
             "version": f"logsparse {version('logsparse')}",
             "machine": machine(),
             "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}",

@@ -1,7 +1,7 @@
-"""The plain reading of the paper, as the reference of benchmarks/train.py: Conv1d, masked SDPA, torch's DataLoader.
+"""A plain implementation of the paper, the reference of benchmarks/train.py: Conv1d, masked SDPA, torch's DataLoader.
 
-What a careful user would write in an afternoon: one dataset item a window, Conv1d for queries and keys, the pattern
-as an L x L mask, nn.Dropout, Adam. Same network, same dropout, same float32 as ours.
+It is what a careful user would write in an afternoon: one dataset item per window, Conv1d for queries and keys, the
+pattern as an L x L mask, nn.Dropout, Adam. Network, dropout and float32 are those of logsparse.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from logsparse.data.sampler import Candidates
 
 
 class PlainWindows(Dataset[tuple[Tensor, ...]]):
-    """One window an item: lagged value, features, target, scale, series."""
+    """One item per window: lagged value, features, target, scale, series."""
 
     def __init__(self, candidates: Candidates, features: Features, config: Config) -> None:
         self.candidates, self.features, self.config = candidates, features, config
@@ -101,7 +101,7 @@ class PlainTransformer(nn.Module):
 
 
 def plain_steps(candidates: Candidates, features: Features, config: Config) -> Iterator[int]:
-    """Train, one step at a time; yields the number of windows of each step."""
+    """Train step by step; yield the number of windows of each step."""
     network = PlainTransformer(config, features=len(features), series=len(candidates.panel))
     optim = torch.optim.Adam(network.parameters(), lr=config.train.lr)
     loader = DataLoader(

@@ -2,8 +2,8 @@
 
     LOGSPARSE_DATA=folder python benchmarks/recipe.py solar --set model.width=64 --why "wider"
 
-The test span stays closed: what is scored are as many rolling windows just before it, and training ends before these.
-`--test` opens it; every such look is a numbered row in docs/LOG.md.
+The test span is not used: the scores are of as many rolling windows just before it, and training ends before these.
+`--test` uses the test span; every such use is a numbered row in docs/LOG.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LEVELS = tuple(round(0.1 * n, 1) for n in range(1, 10))
 
 @dataclass(frozen=True)
 class Task:
-    """Rolling windows at the end of a set."""
+    """A set, and the rolling windows at its end."""
 
     file: str
     horizon: int
@@ -56,7 +56,7 @@ TASKS = {
 
 
 def panel_of(task: Task, span: str) -> Panel:
-    """The set up to the end of its test span, or of the validation windows before it."""
+    """Return the set up to the end of its test span, or of the validation windows before it."""
     whole = to_panel(Path(os.environ["LOGSPARSE_DATA"]) / f"{task.file}.parquet")
     if task.until is not None:
         whole = whole.until(clock_time(whole, task.until))
@@ -64,10 +64,10 @@ def panel_of(task: Task, span: str) -> Panel:
 
 
 def scores(results: pl.DataFrame, panel: Panel, task: Task) -> dict[str, Any]:
-    """`below`: share of values under each of the nine quantiles.
+    """Return the scores, and as `below` the share of values under each of the nine quantiles.
 
-    Night is exactly 0, which says nothing of intervals: on solar, coverage and `below` are of the times of the day at
-    which a series had sun on any of the 7 days before the windows; coverage of the rest is `dark_80`.
+    Nights are exactly 0 and say nothing about intervals: on solar, coverage and `below` count the times of day at which
+    a series had sun on any of the 7 days before the windows; coverage of the rest is `dark_80`.
     """
     found: dict[str, Any] = ls.score(results).row(0, named=True)
     counted, found["dark_80"] = results, ""
@@ -83,7 +83,7 @@ def scores(results: pl.DataFrame, panel: Panel, task: Task) -> dict[str, Any]:
 
 
 def _sunny(panel: Panel, task: Task) -> pl.DataFrame:
-    """Series and time of the day with a value above 0 within the 7 days before the windows."""
+    """Return the pairs of series and time of day with a value above 0 within the 7 days before the windows."""
     day = panel.freq.season
     before = panel.cut(panel.lengths - task.horizon * task.windows)
     rows = []
@@ -106,31 +106,31 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--why", default="")
     parser.add_argument("--test", action="store_true")
-    asked = parser.parse_args()
-    torch.set_num_threads(asked.threads)
-    task, span = TASKS[asked.task], "test" if asked.test else "validation"
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    task, span = TASKS[args.task], "test" if args.test else "validation"
     panel = panel_of(task, span)
     history = panel.cut(panel.lengths - task.horizon * task.windows)
-    config = Changes.read(asked.changes).apply(recommend(history, task.horizon, asked.context))
-    if asked.minutes is not None:
-        config = replace(config, train=replace(config.train, minutes=asked.minutes))
-    model = ls.LogSparse(task.horizon, config=config, seed=asked.seed, samples=asked.samples)
+    config = Changes.read(args.changes).apply(recommend(history, task.horizon, args.context))
+    if args.minutes is not None:
+        config = replace(config, train=replace(config.train, minutes=args.minutes))
+    model = ls.LogSparse(task.horizon, config=config, seed=args.seed, samples=args.samples)
     model.fit(history)
     found = scores(ls.backtest(model, panel, windows=task.windows, quantiles=LEVELS), panel, task)
-    story = model.history_
-    change = [*asked.changes, *([f"context={asked.context}"] if asked.context else [])]
+    trained = model.history_
+    change = [*args.changes, *([f"context={args.context}"] if args.context else [])]
     row: dict[str, Any] = {
-        "set": asked.task,
+        "set": args.task,
         "span": span,
         "change": json.dumps(change),
-        "why": asked.why,
-        "seed": asked.seed,
-        "nll": story.best,
+        "why": args.why,
+        "seed": args.seed,
+        "nll": trained.best,
         **{name: found[name] for name in ("R0.5", "R0.9", "wql", "mase", "coverage_80", "below", "dark_80")},
-        "minutes": story.seconds / 60,
-        "steps": int(story.rows[-1]["step"]),
+        "minutes": trained.seconds / 60,
+        "steps": int(trained.rows[-1]["step"]),
         "parameters": int(np.sum([weight.numel() for weight in model.network_.parameters()])),
-        "threads": asked.threads,
+        "threads": args.threads,
         "version": f"logsparse {version('logsparse')}",
         "machine": machine(),
         "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}",

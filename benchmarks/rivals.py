@@ -1,11 +1,11 @@
-"""Other libraries' forecasters, our DeepAR and seasonal naive, given the same minutes -> rows of rivals.csv.
+"""Forecasters of other libraries, our DeepAR and seasonal naive, with the same time limit -> rows of rivals.csv.
 
     pip install neuralforecast gluonts lightning "pandas<3"     # for the comparison only
     LOGSPARSE_DATA=folder python benchmarks/rivals.py traffic --model nhits --minutes 5 [--test]
 
-Each is what its library suggests for such data: a week of history, windows scaled, nine quantiles (NHITS, PatchTST) or
-a Student-t (DeepAR). Those of NeuralForecast get as many steps as fit into the minutes, by two trials of their speed
-that are not counted, and stop when the week held back no longer improves, or when the minutes are over.
+Each has the settings that its library suggests for such data: a week of history, scaled windows, nine quantiles (NHITS,
+PatchTST) or a Student-t (DeepAR). Those of NeuralForecast get as many steps as fit into the minutes, estimated by two
+uncounted trials, and stop when the loss on the last week, the validation set, no longer improves, or at the time limit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TRIAL_STEPS = 40
 
 
 class Rival(Forecaster):
-    """Another library's model, trained for so many minutes."""
+    """A model of another library, trained for some minutes."""
 
     steps: int
     trained_minutes: float
@@ -54,7 +54,7 @@ class NeuralForecastModel(Rival):
 
     def _fit(self, panel: Panel) -> None:
         few, more = (self._seconds(panel, steps) for steps in (_TRIAL_STEPS // 2, _TRIAL_STEPS))
-        # Of the two trials the difference is steps alone, without what every training takes once.
+        # The difference of the two trials is the time of the steps alone, without the fixed cost of a training.
         self.steps = max(100, int((60 * self.minutes - few) / (more - few) * _TRIAL_STEPS / 2))
         began = time.monotonic()
         self.fitted = self._train(panel, self.steps)
@@ -79,7 +79,7 @@ class NeuralForecastModel(Rival):
             max_steps=steps,
             early_stop_patience_steps=10 if steps > _TRIAL_STEPS else -1,
             val_check_steps=100 if steps > _TRIAL_STEPS else steps,
-            # A quarter of what it takes unasked: on two cores more steps tell more than larger ones.
+            # A quarter of its default: on two cores, more steps help more than larger ones.
             windows_batch_size=256,
             random_seed=self.seed,
             max_time={"seconds": round(60 * self.minutes)},
@@ -100,7 +100,7 @@ class NeuralForecastModel(Rival):
 
 
 def _level(column: str) -> float:
-    """`m-median`, `m-lo-80.0`, `m-hi-80.0` -> the level."""
+    """Return the level of a column such as `m-median`, `m-lo-80.0`, `m-hi-80.0`."""
     if "-lo-" in column or "_lo" in column:
         return 0.5 - float(column.rsplit("-", 1)[1]) / 200
     if "-hi-" in column or "_hi" in column:
@@ -116,7 +116,7 @@ class GluonDeepAR(Rival):
         from lightning.pytorch import seed_everything
 
         seed_everything(self.seed)
-        # GluonTS reads back a checkpoint that it has just written, in a form that torch refuses unless told otherwise.
+        # GluonTS loads its own checkpoint with objects that torch refuses by default.
         os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
         with TemporaryDirectory() as folder:
             estimator = DeepAREstimator(
@@ -139,19 +139,19 @@ class GluonDeepAR(Rival):
 
 
 class OwnDeepAR(Rival):
-    """DeepAR as `logsparse` has it, with the settings that follow from the data."""
+    """DeepAR of `logsparse`, with settings chosen from the data."""
 
     def _fit(self, panel: Panel) -> None:
         self.fitted = ls.DeepAR(self.horizon, minutes=self.minutes, seed=self.seed, verbose=False).fit(panel)
-        story = self.fitted.history_
-        self.trained_minutes, self.steps = story.seconds / 60, int(story.rows[-1]["step"])
+        history = self.fitted.history_
+        self.trained_minutes, self.steps = history.seconds / 60, int(history.rows[-1]["step"])
 
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
         return self.fitted.forecast(panel, quantiles=levels)
 
 
 class OwnNaive(Rival):
-    """One season ago: what everything is held against."""
+    """Seasonal naive, the reference of all comparisons."""
 
     steps = 0
 
@@ -191,7 +191,7 @@ def _times(panel: Panel, i: int) -> Any:
 
 
 def _filled(values: Any) -> Any:
-    """NeuralForecast takes no holes: the last value seen stands in."""
+    """Fill gaps with the last observed value: NeuralForecast accepts no missing values."""
     seen = np.where(np.isnan(values), 0, np.arange(len(values)))
     return np.nan_to_num(values[np.maximum.accumulate(seen)])
 
@@ -214,23 +214,23 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--test", action="store_true")
-    asked = parser.parse_args()
-    torch.set_num_threads(asked.threads)
-    task, span = TASKS[asked.task], "test" if asked.test else "validation"
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    task, span = TASKS[args.task], "test" if args.test else "validation"
     panel = panel_of(task, span)
-    model = MODELS[asked.model](task.horizon, asked.model, minutes=asked.minutes, seed=asked.seed)
+    model = MODELS[args.model](task.horizon, args.model, minutes=args.minutes, seed=args.seed)
     model.fit(panel.cut(panel.lengths - task.horizon * task.windows))
     found = scores(ls.backtest(model, panel, windows=task.windows, quantiles=LEVELS), panel, task)
-    library = LIBRARIES.get(asked.model, "neuralforecast")
+    library = LIBRARIES.get(args.model, "neuralforecast")
     row: dict[str, Any] = {
-        "set": asked.task,
+        "set": args.task,
         "span": span,
-        "model": asked.model,
-        "seed": asked.seed,
+        "model": args.model,
+        "seed": args.seed,
         **{name: found[name] for name in ("R0.5", "R0.9", "wql", "mase", "coverage_80")},
         "minutes": model.trained_minutes,
         "steps": model.steps,
-        "threads": asked.threads,
+        "threads": args.threads,
         "version": f"{library} {version(library)}",
         "machine": machine(),
         "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}",

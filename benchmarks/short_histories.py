@@ -1,9 +1,9 @@
-"""One set -> the error of the default where only the last 1, 3, 12, ... steps of each series are known: rows of a CSV.
+"""One set -> the error of the default if only the last 1, 3, 12, ... steps of each series are known: rows of a CSV.
 
     LOGSPARSE_DATA=folder python benchmarks/short_histories.py solar --model folder --label "before"
 
-The model is trained once on whole histories before the test span (or loaded, if the folder holds one) with a context
-of 168 steps; the forecasts of the test span then see so many steps and nothing before them.
+The model is trained once on whole histories before the test span (or loaded, if the folder has one) with a context
+of 168 steps; the forecasts of the test span then see that many steps and nothing before them.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def main() -> None:
     parser.add_argument("--label", required=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
-    asked = parser.parse_args()
-    torch.set_num_threads(asked.threads)
-    task = TASKS[asked.task]
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    task = TASKS[args.task]
     panel = panel_of(task, "test")
     history = panel.cut(panel.lengths - task.horizon * task.windows)
-    if not asked.model.exists():
-        ls.LogSparse(task.horizon, context=CONTEXT, seed=asked.seed).fit(history).save(asked.model)
-    model = ls.load(asked.model)
+    if not args.model.exists():
+        ls.LogSparse(task.horizon, context=CONTEXT, seed=args.seed).fit(history).save(args.model)
+    model = ls.load(args.model)
     assert isinstance(model, ls.LogSparse)
     wide = pl.read_parquet(Path(os.environ["LOGSPARSE_DATA"]) / f"{task.file}.parquet")
     if task.until is not None:
@@ -58,22 +58,22 @@ def main() -> None:
             end = last + window * task.horizon
             known = wide[end - steps : end]["ds"]
             past = rows.filter(pl.col("ds").is_between(known[0], known[-1]))
-            # One step alone does not tell its frequency; the model knows it.
+            # The frequency cannot be inferred from one step; the model knows it.
             forecast = model.predict(past)
             parts.append(forecast.with_columns(cutoff=pl.lit(known[-1])).join(rows, on=["unique_id", "ds"]))
         found = ls.score(pl.concat(parts)).row(0, named=True)
         row: dict[str, Any] = {
-            "set": asked.task,
-            "label": asked.label,
+            "set": args.task,
+            "label": args.label,
             "steps": steps,
             "context": CONTEXT,
-            "seed": asked.seed,
+            "seed": args.seed,
             "R0.5": found["R0.5"],
             "R0.9": found["R0.9"],
             "coverage_80": found["coverage_80"],
             "naive_R0.5": naive,
             "training_steps": int(model.history_.rows[-1]["step"]),
-            "threads": asked.threads,
+            "threads": args.threads,
             "version": f"logsparse {version('logsparse')}",
             "machine": machine(),
             "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}",

@@ -1,8 +1,8 @@
-"""Windows a second and peak memory of our training, against a plain reading of the paper in the same run.
+"""Windows per second and peak memory of training, against a plain implementation of the paper in the same run.
 
-Each contender trains in a process of its own, in turns; the best of its steps' rates over a span counts. Peak memory is
-the process's own, less what it held before the network was made. Batches are what the plain reading has memory for;
-where it has none at all, its failure stands in the table.
+Each contender trains in its own process, and they alternate; the best rate of its steps over a span counts. Peak memory
+is that of the process, minus what it used before the network was created. Batches are as large as the plain
+implementation has memory for; if it has none, the table shows its failure.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ SETTINGS: dict[str, tuple[Config, str]] = {
     "logsparse 16384 (k=6, 3 layers)": (long_run(16_384, 1), "15min"),
 }
 CONTENDERS = ("ours", "ours, bfloat16", "plain")
-# Beyond it a process is refused memory, and says so, instead of taking the machine down with it.
+# Memory limit of a process, so that it fails with an error instead of exhausting the machine.
 MOST_BYTES = 20 * 2**30
 
 
 def panel(freq: str, length: int) -> Panel:
-    """Noise around daily waves: the numbers do not matter here."""
+    """Return noise around daily waves: the values do not matter here."""
     series, steps = 40, max(4000, 2 * length)
     values = 10 + np.random.default_rng(0).normal(size=(series, steps)).cumsum(axis=1) / 10
     return Panel(
@@ -135,15 +135,15 @@ def main() -> None:
     parser.add_argument("--one", nargs=2, metavar=("SETTING", "CONTENDER"))
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--only", default="", help="settings whose name contains this")
-    asked = parser.parse_args()
-    if asked.one:
-        print(json.dumps(measure(asked.one[0], asked.one[1], asked.seconds)))
+    parser.add_argument("--only", default="", help="only settings whose name contains this")
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(measure(args.one[0], args.one[1], args.seconds)))
         return
     rows = []
     for name in SETTINGS:
-        if asked.only in name:
-            for row in alternate(name, asked.seconds, asked.rounds):
+        if args.only in name:
+            for row in alternate(name, args.seconds, args.rounds):
                 rows.append(row)
                 ratio = f"{row['to_plain']:.1f}x" if row["to_plain"] else "-"
                 text = (

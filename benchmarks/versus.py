@@ -1,7 +1,7 @@
-"""Two versions of the library -> training in windows a second and attention in calls a second, of both in one run.
+"""Two versions of the library -> training in windows per second and attention in calls per second, in one run.
 
-Each version works in a process of its own, which waits while the other has its turn; turns alternate, so that both see
-the same machine. The ratio of the best turns counts, the median ratio of neighbouring turns stands beside it.
+Each version works in its own process, which waits while the other one runs; turns alternate, so that both see the same
+machine. The ratio of the best turns counts; the median ratio of neighbouring turns is printed beside it.
 
     python benchmarks/versus.py --reference ../other/.venv/bin/python --parts training,losses
 """
@@ -33,7 +33,7 @@ from train import long_run, panel, with_batch
 
 
 def default_network() -> Config:
-    """The default for hourly data, as `LogSparse` makes it of a panel with months of history."""
+    """Return the default for hourly data, as `LogSparse` chooses it for a panel with months of history."""
     config = presets.default(168, 24)
     lags = (1, 2, 3, 4, 5, 6, 23, 24, 25, 47, 48, 49, 167, 168, 169, 336)
     inputs = replace(config.model, lags=lags, profiles=("24x7", "24x28", "168x4"), likelihood="student-t")
@@ -56,7 +56,7 @@ PARTS = {"training": list(TRAINING), "kernel": [f"{name}, {way}" for name in KER
 
 
 def run_of(name: str) -> tuple[Training, int]:
-    """A run with fresh draws, and windows of a step."""
+    """A training with new draws, and its windows per step."""
     config, freq = TRAINING[name]
     config = replace(config, train=replace(config.train, windows=None))
     data = TrainingSet.of(panel(freq, config.length), config)
@@ -66,7 +66,7 @@ def run_of(name: str) -> tuple[Training, int]:
 
 
 def work_of(name: str) -> tuple[Callable[[], object], int]:
-    """One piece of work, and how many units it counts as."""
+    """A piece of work, and the number of its units."""
     if name in TRAINING:
         run, windows = run_of(name)
         return run.learn, windows
@@ -85,13 +85,13 @@ def work_of(name: str) -> tuple[Callable[[], object], int]:
 
 
 def serve(name: str, threads: int) -> None:
-    """Each line of input asks for so many seconds of work; the answer is units a second of its best third."""
+    """Read seconds of work from each line of input; print the units per second of the best third."""
     torch.set_num_threads(threads)
     clock = fair_clock()
     work, units = work_of(name)
     with contextlib.ExitStack() as stack:
         if name in TRAINING:
-            with contextlib.suppress(ImportError):  # a version before it
+            with contextlib.suppress(ImportError):  # an older version
                 from logsparse.process import kept_memory
 
                 stack.enter_context(kept_memory())  # as `Training.run` does
@@ -114,21 +114,20 @@ def answer(work: Callable[[], object], units: int, clock: Callable[[], float]) -
 
 
 def losses(steps: int = 6) -> Iterator[dict[str, Any]]:
-    """First losses of each training run, for comparison to rounding."""
+    """Yield the first losses of each training, to compare them up to rounding."""
     for name in TRAINING:
         run, _ = run_of(name)
         yield {"name": name, "losses": [run.learn() for _ in range(steps)]}
 
 
 def compare_losses(reference: str) -> Iterator[dict[str, Any]]:
-    def told(python: str) -> list[dict[str, Any]]:
+    def run(python: str) -> list[dict[str, Any]]:
         done = subprocess.run([python, __file__, "--losses"], capture_output=True, text=True, check=True)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
-    found = told(sys.executable), told(reference)
-    for ours, theirs in zip(*found, strict=True):
-        pairs = list(zip(ours["losses"], theirs["losses"], strict=True))
-        yield {"name": ours["name"], "losses": pairs, "largest_difference": max(abs(a - b) for a, b in pairs)}
+    for this, other in zip(run(sys.executable), run(reference), strict=True):
+        pairs = list(zip(this["losses"], other["losses"], strict=True))
+        yield {"name": this["name"], "losses": pairs, "largest_difference": max(abs(a - b) for a, b in pairs)}
 
 
 def alternate(name: str, reference: str, rounds: int, seconds: float, threads: int) -> dict[str, Any]:
@@ -167,33 +166,33 @@ def alternate(name: str, reference: str, rounds: int, seconds: float, threads: i
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--reference", help="the other version's python")
+    parser.add_argument("--reference", help="python with the other version")
     parser.add_argument("--parts", default="training,kernel,losses")
-    parser.add_argument("--only", default="", help="names that contain this")
+    parser.add_argument("--only", default="", help="only names that contain this")
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of a turn")
+    parser.add_argument("--seconds", type=float, default=4.0, help="seconds per turn")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--losses", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.serve:
-        serve(asked.serve, asked.threads)
+    args = parser.parse_args()
+    if args.serve:
+        serve(args.serve, args.threads)
         return
-    if asked.losses:
+    if args.losses:
         for row in losses():
             print(json.dumps(row))
         return
     rows: list[dict[str, Any]] = []
-    for part in asked.parts.split(","):
+    for part in args.parts.split(","):
         if part == "losses":
-            for row in compare_losses(asked.reference):
+            for row in compare_losses(args.reference):
                 rows.append(row)
                 print(f"{row['name']:<40} losses differ by {row['largest_difference']:.1e} at most", flush=True)
             continue
         for name in PARTS[part]:
-            if asked.only not in name:
+            if args.only not in name:
                 continue
-            row = alternate(name, asked.reference, asked.rounds, asked.seconds, asked.threads)
+            row = alternate(name, args.reference, args.rounds, args.seconds, args.threads)
             rows.append(row)
             print(
                 f"{name:<40} {row['reference']:8.2f} -> {row['new']:8.2f} a second"

@@ -1,4 +1,4 @@
-"""Question: how good would a forecast have been over the last week? A frame in, scores out."""
+"""How good would forecasts have been over the last week? A frame in, scores out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Question: how does a price that is known in advance go in? Covariates at fit, their future at predict."""
+"""How to use a price that is known in advance: covariates at fit, their future values at predict."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ frame = pl.DataFrame({"unique_id": "tea", "ds": days, "y": sold, "price": price}
 
 past, ahead = frame.head(len(frame) - 7), frame.tail(7).drop("y")
 model = ls.LogSparse(horizon=7, minutes=0.1, samples=50).fit(past, covariates=["price"])
-print(model.config_.model.likelihood)  # counts have a law of their own
+print(model.config_.model.likelihood)  # counts have their own distributions
 print(model.predict(future=ahead, quantiles=[0.1, 0.5, 0.9]))

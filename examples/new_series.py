@@ -1,4 +1,4 @@
-"""Question: can a model forecast series that it has never seen? A frame to learn from, another to forecast."""
+"""How to forecast series that the model has not seen in training: one frame to fit, another to predict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ rng = np.random.default_rng(0)
 
 
 def shop(name: str, level: float) -> pl.DataFrame:
-    """Customers of a shop: more by day, more in larger shops."""
+    """Return the customers of a shop: more by day, more in larger shops."""
     wave = 2 + np.sin(np.arange(len(hours)) * 2 * np.pi / 24)
     return pl.DataFrame({"unique_id": name, "ds": hours, "y": level * wave + rng.normal(size=len(hours))})
 
@@ -22,6 +22,6 @@ def shop(name: str, level: float) -> pl.DataFrame:
 known = pl.concat([shop("north", 10), shop("south", 25), shop("west", 40)])
 model = ls.LogSparse(horizon=24, minutes=0.1, samples=50).fit(known)
 
-# Only two days are known of the new shop: its forecast starts from what all shops have in common.
+# Only two days of the new shop are known: its forecast relies on what all shops have in common.
 opened = shop("east", 60).tail(48)
 print(model.predict(opened, quantiles=[0.1, 0.5, 0.9]).head(8))

@@ -1,4 +1,4 @@
-"""Every bad input that the door knows, made small: name -> (what to call, the message it gets)."""
+"""Every bad input that has an error of its own: name -> (call, message)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import polars as pl
@@ -48,13 +48,13 @@ def with_heat() -> Forecaster:
 
 
 def future(steps: int) -> pl.DataFrame:
-    """Heat for so many steps of a, and three of b."""
+    """Heat for `steps` steps of a, and three of b."""
     ahead = [HOURS[-1] + timedelta(hours=h) for h in range(1, 4)]
     return pl.DataFrame({"unique_id": ["a"] * steps + ["b"] * 3, "ds": ahead[:steps] + ahead, "heat": 1.0})
 
 
 def hours_from(start: str, periods: int, freq: str, zone: str | None = None) -> pd.DataFrame:
-    """One series at pandas' own times, put on the wall clock of a zone."""
+    """One series at times of pandas, in the local time of a zone."""
     times = pd.date_range(start, periods=periods, freq=freq)
     return pd.DataFrame({"unique_id": "a", "ds": times.tz_localize(zone), "y": 1.0})
 
@@ -65,14 +65,14 @@ def days_in_utc() -> pd.DataFrame:
 
 
 def new_folder() -> Path:
-    """An empty folder that goes when the tests end."""
+    """An empty folder that is removed when the tests end."""
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder)
     return folder
 
 
 def written(frame: pd.DataFrame) -> Path:
-    """The frame as pandas writes it to csv."""
+    """The path of the frame, written to csv by pandas."""
     path = new_folder() / "data.csv"
     frame.to_csv(path, index=False)
     return path
@@ -87,7 +87,7 @@ def parts(*frames: pl.DataFrame) -> Path:
 
 
 def ahead(minutes: list[int]) -> pl.DataFrame:
-    """Heat so many minutes after the last hour, for both series."""
+    """Heat for both series, `minutes` after the last hour."""
     times = [HOURS[-1] + timedelta(minutes=m) for m in minutes]
     return pl.DataFrame({"unique_id": ["a"] * len(times) + ["b"] * len(times), "ds": times * 2, "heat": 1.0})
 
@@ -99,23 +99,23 @@ def empty_at_first() -> pl.DataFrame:
 BAD: dict[str, tuple[Callable[[], object], str]] = {
     "duplicate timestamps": (
         lambda: to_panel(long(ds=[HOURS[0], *HOURS[:5], *HOURS])),
-        "A series must have one row a time; 'ds' repeats. Got two rows for series 'a' at 2024-01-01. "
-        "Hint: drop or aggregate the doubles, or name the column that tells the series apart with id_col=.",
+        "Each series must have one row per time; 'ds' repeats. Got two rows for series 'a' at 2024-01-01. Hint: "
+        "drop or aggregate the duplicates, or name the column that identifies the series with id_col=.",
     ),
     "a time off the grid": (
         lambda: to_panel(irregular()),
-        "All series must share one step. Got most steps are h, but not in series 'b' at 2024-01-01 05:30. "
-        "Hint: give the step with freq= (what lies between becomes missing), or resample that series.",
+        "All series must share one step. Got mostly steps of h, but not in series 'b' at 2024-01-01 05:30. Hint: "
+        "pass the step with freq= (times in between become missing values), or resample that series.",
     ),
     "no common frequency": (
         lambda: to_panel(two_steps()),
-        "All series must share one step. Got most steps are h, but not in series 'b' at 2024-01-01. "
-        "Hint: give the step with freq= (what lies between becomes missing), or resample that series.",
+        "All series must share one step. Got mostly steps of h, but not in series 'b' at 2024-01-01. Hint: pass "
+        "the step with freq= (times in between become missing values), or resample that series.",
     ),
     "one time only": (
         lambda: to_panel(long().head(1)),
-        "The step must follow from the times, or be given. Got no series with two times. "
-        "Hint: give it with freq=, such as freq='h' for dates or freq=1 for integers.",
+        "The step must be given, or follow from the times. Got no series with two times. Hint: pass it with "
+        "freq=, such as freq='h' for dates or freq=1 for integers.",
     ),
     "text in y": (
         lambda: to_panel(long(y=["1", "2", "three", *map(str, range(9))])),
@@ -124,131 +124,127 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "infinite values": (
         lambda: to_panel(long(y=[1.0] * 7 + [float("inf")] + [1.0] * 4)),
-        "The column 'y' must hold finite numbers. Got an infinite value in series 'b' at 2024-01-01 01:00. "
-        "Hint: replace it by a number, or by nothing: missing values are allowed.",
+        "The column 'y' must hold finite numbers. Got an infinite value in series 'b' at 2024-01-01 01:00. Hint: "
+        "replace it by a number, or leave it empty: missing values are allowed.",
     ),
     "empty frame": (
         lambda: to_panel(long().clear()),
-        "A frame must have rows. Got an empty frame. Hint: check what was read or filtered.",
+        "A frame must have rows. Got an empty frame. Hint: check how it was read or filtered.",
     ),
     "missing columns": (
         lambda: to_panel(long().rename({"unique_id": "uniqueid"})),
-        "A frame must have the columns unique_id, ds, y, or be wide: a time column and one number column a series. "
-        "Got no unique_id among uniqueid, ds, y. "
-        "Hint: 'unique_id' may be 'uniqueid'; name your columns with id_col=, time_col=, target_col=.",
+        "A frame must have the columns unique_id, ds, y, or be wide: a time column and one numeric column per "
+        "series. Got no unique_id among uniqueid, ds, y. Hint: 'uniqueid' is similar to 'unique_id'; name your "
+        "columns with id_col=, time_col=, target_col=.",
     ),
     "a mistyped covariate": (
         lambda: to_panel(long(heat=1.0), covariates=["heta"]),
-        "A frame must have the columns unique_id, ds, y, heta, or be wide: a time column and one number column a "
-        "series. Got no heta among unique_id, ds, y, heat. "
-        "Hint: 'heta' may be 'heat'; name your columns with id_col=, time_col=, target_col=.",
+        "A frame must have the columns unique_id, ds, y, heta, or be wide: a time column and one numeric column "
+        "per series. Got no heta among unique_id, ds, y, heat. Hint: 'heat' is similar to 'heta'; name your "
+        "columns with id_col=, time_col=, target_col=.",
     ),
     "future covariates that end too early": (
         lambda: with_heat().predict(future=future(2)),
-        "The covariate 'heat' must be known for all 3 steps to forecast. Got series 'a' with 2 of them. "
-        "Hint: give future values up to 3 steps after 2024-01-01 05:00.",
+        "The covariate 'heat' must be known for all 3 steps to forecast. Got series 'a' with 2 of them. Hint: "
+        "pass future values up to 3 steps after 2024-01-01 05:00.",
     ),
     "future covariates not given": (
         lambda: with_heat().predict(),
-        "The covariates heat must be known for the 3 steps to forecast. Got no future values. "
-        "Hint: give them with predict(future=frame); leave out what is known of the past only.",
+        "The covariates heat must be known for the 3 steps to forecast. Got no future values. Hint: pass them "
+        "with predict(future=frame); leave out covariates that are known only for the past.",
     ),
     "mixed time zones": (
         lambda: to_panel(mixed_zones()),
-        "The time column 'ds' must keep to one time zone. Got 2 of them: +00:00, +01:00. "
-        "Hint: convert all times to one zone, for example UTC, first.",
+        "The time column 'ds' must have one time zone. Got 2 zones: +00:00, +01:00. Hint: convert all times to "
+        "one zone first, for example UTC.",
     ),
     "mixed time zones in text": (
         lambda: to_panel(long(ds=[f"{hour.isoformat()}{'Z' if i else '+02:00'}" for i, hour in enumerate(HOURS * 2)])),
-        "The time column 'ds' must keep to one time zone. Got 2 of them: +02:00, Z. "
-        "Hint: convert all times to one zone, for example UTC, first.",
+        "The time column 'ds' must have one time zone. Got 2 zones: +02:00, Z. Hint: convert all times to one "
+        "zone first, for example UTC.",
     ),
     "another time zone in the future": (
         lambda: with_heat().predict(future=future(3).with_columns(pl.col("ds").dt.replace_time_zone("UTC"))),
-        "The time column 'ds' must keep to one time zone. Got UTC after times without a zone. "
-        "Hint: convert all times to one zone, for example UTC, first.",
+        "The time column 'ds' must have one time zone. Got UTC, while the panel has no zone. Hint: convert all "
+        "times to one zone first, for example UTC.",
     ),
     "unreadable times": (
         lambda: to_panel(long(ds=["yesterday"] * 12)),
         "The time column 'ds' must hold integers, dates or datetimes. Got the text 'yesterday'. "
         "Hint: write times year first, like 2024-01-31 or 2024-01-31T15:00.",
     ),
-    "times that are no times": (
+    "times of the wrong type": (
         lambda: to_panel(long(ds=[0.5] * 12)),
         "The time column 'ds' must hold integers, dates or datetimes. Got Float64 such as [0.5]. "
         "Hint: name another column with time_col=, or parse it first.",
     ),
     "a missing time": (
         lambda: to_panel(long(ds=[*HOURS, *HOURS[:5], None])),
-        "Every row needs a time in 'ds'. Got none in series 'b'. Hint: drop those rows.",
+        "Every row must have a time in 'ds'. Got none in series 'b'. Hint: drop those rows.",
     ),
     "a missing id": (
         lambda: to_panel(long(unique_id=[None] + ["a"] * 11)),
-        "Every row needs an id in 'unique_id'. Got empty ids. Hint: fill or drop those rows.",
+        "Every row must have an id in 'unique_id'. Got missing ids. Hint: fill or drop those rows.",
     ),
     "a series without a value": (
         lambda: to_panel(long(y=[1.0] * 6 + [None] * 6)),
-        "Every series must have at least one value. Got none in series 'b'. Hint: leave that series out.",
+        "Every series must have at least one value. Got none in series 'b'. Hint: drop that series.",
     ),
     "a step much too small": (
         lambda: to_panel(long(ds=[*HOURS, *(datetime(1990 + i, 1, 1) for i in range(6))]), freq="s"),  # noqa: DTZ001
-        "The grid must be about as large as the rows that fill it. "
-        "Got 12 rows on a grid of 157784402 steps of s, series 'b' alone from 1990-01-01 to 1995-01-01. "
-        "Hint: give the true step with freq=, or mend times that are far off.",
+        "The grid must not be much larger than the number of rows. Got 12 rows on a grid of 157784402 steps of s; "
+        "series 'b' alone spans 1990-01-01 to 1995-01-01. Hint: pass the right step with freq=, or correct times "
+        "that are far off.",
     ),
     "a step of the wrong kind": (
         lambda: to_panel(long(), freq=1),
-        "The step must follow from the times, or be given. Got freq=1 for Datetime(time_unit='us', time_zone=None) "
-        "times. Hint: give it with freq=, such as freq='h' for dates or freq=1 for integers.",
+        "The step must be given, or follow from the times. Got freq=1 for Datetime(time_unit='us', "
+        "time_zone=None) times. Hint: pass it with freq=, such as freq='h' for dates or freq=1 for integers.",
     ),
     "a static column that changes": (
         lambda: to_panel(long(shop=list("xxxxxyzzzzzz")), static=["shop"]),
-        "The static column 'shop' must keep one value a series. Got two in series 'a'. "
-        "Hint: name it in covariates= if it changes with time.",
+        "The static column 'shop' must have one value per series. Got several in series 'a'. Hint: name it in "
+        "covariates= if it changes with time.",
     ),
-    "something that is no frame": (
-        lambda: to_panel([1, 2, 3]),
-        "Data must be a pandas, polars or pyarrow frame, or the path of a file. Got builtins.list. "
-        "Hint: make a frame of it first, for example with polars.DataFrame(...).",
+    "not a frame": (
+        lambda: to_panel(cast("Any", [1, 2, 3])),
+        "Data must be a pandas, polars or pyarrow frame, or the path of a file. Got builtins.list. Hint: convert "
+        "it first, for example with polars.DataFrame(...).",
     ),
-    "a file that is not there": (
+    "a missing file": (
         lambda: to_panel("nowhere.parquet"),
         "DATA must be a readable parquet, csv or feather file, or a folder of parquet files. "
         "Got nowhere.parquet: no such file. Hint: check the path and the ending of the name.",
     ),
-    "steps that are even on the wall clock only": (
+    "steps that are regular in local time only": (
         lambda: to_panel(hours_from("2024-03-25", 40, "12h", "Europe/Berlin")),
-        "Steps shorter than a day are counted in UTC. "
-        "Got steps of 12h that are even on the clock of Europe/Berlin only: not so in series 'a' at "
-        "2024-03-31 10:00 UTC. "
-        "Hint: convert the times to even steps in UTC, or drop the zone.",
+        "Steps shorter than a day must be regular in UTC. Got steps of 12h that are regular only in Europe/Berlin "
+        "time: irregular in series 'a' at 2024-03-31 10:00 UTC. Hint: convert the times to regular steps in UTC, "
+        "or drop the zone.",
     ),
-    "the same with the step given": (
+    "the same with freq= given": (
         lambda: to_panel(hours_from("2024-03-25", 40, "12h", "Europe/Berlin"), freq="12h"),
-        "Steps shorter than a day are counted in UTC. "
-        "Got steps of 12h that are even on the clock of Europe/Berlin only: not so in series 'a' at "
-        "2024-03-31 10:00 UTC. "
-        "Hint: convert the times to even steps in UTC, or drop the zone.",
+        "Steps shorter than a day must be regular in UTC. Got steps of 12h that are regular only in Europe/Berlin "
+        "time: irregular in series 'a' at 2024-03-31 10:00 UTC. Hint: convert the times to regular steps in UTC, "
+        "or drop the zone.",
     ),
-    "days that are even in UTC only": (
+    "days that are regular in UTC only": (
         lambda: to_panel(days_in_utc()),
-        "Steps of whole days are counted on the wall clock. "
-        "Got steps of d that are even in UTC, but not in Europe/Berlin: not so in series 'a' at 2024-04-01 02:00. "
-        "Hint: convert the times to UTC.",
+        "Steps of whole days must be regular in local time. Got steps of d that are regular in UTC but not in "
+        "Europe/Berlin: irregular in series 'a' at 2024-04-01 02:00. Hint: convert the times to UTC.",
     ),
-    "a time off the step that was given": (
+    "a time off the given step": (
         lambda: to_panel(long(), freq="2h"),
-        "Every time must lie on the step that was given. "
-        "Got freq='2h', but a time off it in series 'a' at 2024-01-01 01:00. "
-        "Hint: give the true step, or resample the data to this one.",
+        "Every time must lie on the grid of the given step. Got freq='2h' and a time off that grid in series 'a' "
+        "at 2024-01-01 01:00. Hint: pass the right step, or resample the data to this one.",
     ),
     "steps below a second": (
         lambda: to_panel(hours_from("2024-01-01", 5, "500ms")),
-        "Steps must be whole seconds. Got steps of 0.5s. Hint: round the times, or count the steps with integers.",
+        "Steps must be whole seconds. Got steps of 0.5s. Hint: round the times, or use integer times.",
     ),
     "a given step below a second": (
         lambda: to_panel(long(), freq="500ms"),
-        "Steps must be whole seconds. Got '500ms'. Hint: round the times, or count the steps with integers.",
+        "Steps must be whole seconds. Got '500ms'. Hint: round the times, or use integer times.",
     ),
     "times below a microsecond": (
         lambda: to_panel(hours_from("2024-01-01", 5, "100ns")),
@@ -260,49 +256,43 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "every second business day": (
         lambda: to_panel(hours_from("2024-01-01", 20, "2B")),
-        "Business days are counted one by one. "
-        "Got every second business day. "
-        "Hint: give freq='B' (what lies between becomes missing).",
+        "Steps of several business days are not supported. Got every second business day. Hint: pass freq='B' "
+        "(the days in between become missing values).",
     ),
     "freq='M'": (
         lambda: to_panel(hours_from("2024-01-31", 5, "ME"), freq="M"),
-        "freq='M' may mean minutes or months. Got 'M'. Hint: write 'min' or 'ME' (month ends).",
+        "freq='M' is ambiguous: minutes or months. Got 'M'. Hint: write 'min' or 'ME' (month ends).",
     ),
-    "a step that is none": (
+    "an unknown step": (
         lambda: to_panel(long(), freq="fortnight"),
-        "freq must be a number and a unit: s, min, h, D, B, W, MS, ME, QS, QE, YS, YE, or an integer. "
-        "Got 'fortnight'. "
-        "Hint: write for example freq='15min', freq='D' or freq='ME'.",
+        "freq must be a number and a unit: s, min, h, D, B, W, MS, ME, QS, QE, YS, YE, or an integer. Got "
+        "'fortnight'. Hint: use for example freq='15min', freq='D' or freq='ME'.",
     ),
     "integer times too large": (
         lambda: to_panel(long(ds=pl.Series([2**63 + i for i in range(12)], dtype=pl.UInt64))),
-        "Integer times in 'ds' must lie below 2^62. "
-        "Got 9223372036854775808. "
-        "Hint: count from a later start, or in larger units.",
+        "Integer times in 'ds' must be below 2^62. Got 9223372036854775808. Hint: count from a later start, or in "
+        "larger units.",
     ),
     "forecast times too large": (
         lambda: SeasonalNaive(horizon=24).fit(pl.DataFrame({"ds": [0, 2**61], "y": 1.0})).predict(),
-        "Times must fit into 64-bit integers. "
-        "Got times up to 5.76e+19 after steps of 2305843009213693952. "
-        "Hint: count from a later start, or in larger units.",
+        "Times must fit into 64-bit integers. Got times up to 5.76e+19 with steps of 2305843009213693952. Hint: "
+        "count from a later start, or in larger units.",
     ),
-    "days before months in text": (
+    "day-first dates in text": (
         lambda: to_panel(long(ds=["01/05/2024"] * 12)),
         "The time column 'ds' must hold integers, dates or datetimes. "
         "Got the text '01/05/2024'. "
         "Hint: write times year first, like 2024-01-31 or 2024-01-31T15:00.",
     ),
-    "a csv file over a change of the clock": (
+    "a csv file across a daylight-saving change": (
         lambda: to_panel(written(hours_from("2024-03-30", 20, "D", "Europe/Berlin"))),
-        "The time column 'ds' must keep to one time zone. "
-        "Got 2 of them: +01:00, +02:00. "
-        "Hint: convert all times to one zone, for example UTC, first.",
+        "The time column 'ds' must have one time zone. Got 2 zones: +01:00, +02:00. Hint: convert all times to "
+        "one zone first, for example UTC.",
     ),
     "a value too large": (
         lambda: to_panel(long(y=[1.0] * 7 + [1e300] + [1.0] * 4)),
-        "The column 'y' must hold finite numbers. "
-        "Got 1e+300, too large for float32, in series 'b' at 2024-01-01 01:00. "
-        "Hint: divide the column by a power of ten: values up to 3.4e38 can be held.",
+        "The column 'y' must hold finite numbers. Got 1e+300, too large for float32, in series 'b' at 2024-01-01 "
+        "01:00. Hint: divide the column by a power of ten: values up to 3.4e38 can be stored.",
     ),
     "durations in y": (
         lambda: to_panel(long(y=[timedelta(hours=1)] * 12)),
@@ -318,23 +308,21 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "lists as ids": (
         lambda: to_panel(long(unique_id=[[1]] * 12)),
-        "The ids in 'unique_id' must be text or numbers. "
-        "Got List(Int64) such as [1]. "
-        "Hint: make a text of it first, or name another column with id_col=.",
+        "The ids in 'unique_id' must be text or numbers. Got List(Int64) such as [1]. Hint: convert them to text "
+        "first, or name another column with id_col=.",
     ),
     "lists in a static column": (
         lambda: to_panel(long(shop=[[1]] * 12), static=["shop"]),
-        "The static column 'shop' must hold text or numbers. Got List(Int64). Hint: make a text of it first.",
+        "The static column 'shop' must hold text or numbers. Got List(Int64). Hint: convert it to text first.",
     ),
     "a lazy frame that fails": (
         lambda: to_panel(long().lazy().select("x")),
-        "A table must be readable to its end. "
-        'Got what polars reports as: unable to find column "x"; valid columns: ["unique_id", "ds", "y"]. '
-        "Hint: collect or open it with polars alone to see what is wrong.",
+        'The table must be readable. Got a polars error: unable to find column "x"; valid columns: ["unique_id", '
+        '"ds", "y"]. Hint: read it with polars directly to see what is wrong.',
     ),
-    "a column twice": (
+    "a duplicate column": (
         lambda: to_panel(pd.DataFrame([["a", 1, 1.0, 2.0]], columns=["unique_id", "ds", "y", "y"])),
-        "The column 'y' must be there once. Got two columns of that name. Hint: drop or rename one of them.",
+        "The column 'y' must be unique. Got two columns of that name. Hint: drop or rename one of them.",
     ),
     "an empty path": (
         lambda: to_panel(""),
@@ -344,49 +332,43 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "parts of different types": (
         lambda: to_panel(parts(long(), long(y=["1"] * 12))),
-        "The parts of a folder must agree on the column 'y'. "
-        "Got Float64 in a.parquet, String in b.parquet. "
-        "Hint: write the parts alike, or leave out those that do not belong.",
+        "The parts of a folder must agree on the column 'y'. Got Float64 in a.parquet, String in b.parquet. Hint: "
+        "write all parts with the same columns and types, or remove those that do not belong.",
     ),
     "a part without a column": (
         lambda: to_panel(parts(long(), long().drop("y"))),
-        "The parts of a folder must agree on the column 'y'. "
-        "Got it in a.parquet, but not in b.parquet. "
-        "Hint: write the parts alike, or leave out those that do not belong.",
+        "The parts of a folder must agree on the column 'y'. Got it in a.parquet, but not in b.parquet. Hint: "
+        "write all parts with the same columns and types, or remove those that do not belong.",
     ),
     "text in a wide table": (
         lambda: to_panel(pl.DataFrame({"ds": [1, 2], "north": 1.0, "city": "Rome"})),
-        "A wide table must hold numbers beside its time column 'ds'. "
-        "Got text in 'city'. "
-        "Hint: leave that column out; if the table is long, name its columns with id_col= and target_col=.",
+        "A wide table must hold only numbers besides its time column 'ds'. Got text in 'city'. Hint: drop that "
+        "column; if the table is long, name its columns with id_col= and target_col=.",
     ),
     "a missing time in a wide table": (
         lambda: to_panel(pl.DataFrame({"ds": [1, None, 3], "north": 1.0})),
-        "Every row needs a time in 'ds'. Got none in row 2. Hint: drop those rows.",
+        "Every row must have a time in 'ds'. Got none in row 2. Hint: drop those rows.",
     ),
     "duplicate times in a wide table": (
         lambda: to_panel(pl.DataFrame({"ds": [1, 2, 2], "north": 1.0})),
-        "A wide table must have one row a time; 'ds' repeats. "
-        "Got two rows at 2. "
-        "Hint: drop or aggregate the doubles, or name the column that tells the series apart with id_col=.",
+        "A wide table must have one row per time; 'ds' repeats. Got two rows at 2. Hint: drop or aggregate the "
+        "duplicates, or name the column that identifies the series with id_col=.",
     ),
     "a time off the grid in a wide table": (
         lambda: to_panel(pl.DataFrame({"ds": [*range(0, 200, 10), 195], "north": 1.0})),
-        "All rows must share one step. "
-        "Got most steps are 10, but not at 195. "
-        "Hint: give the step with freq= (what lies between becomes missing), or resample the table.",
+        "All rows must share one step. Got mostly steps of 10, but not at 195. Hint: pass the step with freq= "
+        "(times in between become missing values), or resample the table.",
     ),
     "one time far off in a wide table": (
         lambda: to_panel(pl.DataFrame({"ds": [0, 1, 2, 3, 10**12], "north": 1.0})),
-        "The grid must be about as large as the rows that fill it. "
-        "Got 5 rows on a grid of 1000000000001 steps of 1, from 0 to 1000000000000. "
-        "Hint: give the true step with freq=, or mend times that are far off.",
+        "The grid must not be much larger than the number of rows. Got 5 rows on a grid of 1000000000001 steps of "
+        "1, from 0 to 1000000000000. Hint: pass the right step with freq=, or correct times that are far off.",
     ),
     "a cutoff before the first value": (
         lambda: SeasonalNaive(horizon=1).fit(empty_at_first(), until=HOURS[1]),
-        "Every series must have at least one value up to the cutoff. "
-        "Got series 'a', whose first value stands at 2024-01-01 04:00, and the cutoff 2024-01-01 01:00. "
-        "Hint: choose a later cutoff, fewer windows, or leave that series out.",
+        "Every series must have at least one value up to the cutoff. Got series 'a', whose first value is at "
+        "2024-01-01 04:00, and a cutoff at 2024-01-01 01:00. Hint: choose a later cutoff, fewer windows, or leave "
+        "that series out.",
     ),
     "a backtest before the first value": (
         lambda: backtest(SeasonalNaive(horizon=1), empty_at_first(), windows=4),
@@ -402,43 +384,38 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "future covariates off the grid": (
         lambda: with_heat().predict(future=ahead([60, 90, 120, 180])),
-        "Future values must stand at the steps to forecast. "
-        "Got a time off the step of h in series 'a' at 2024-01-01 06:30. "
-        "Hint: write the times as predict() gives them.",
+        "Future values must lie on the steps to forecast. Got a time off the grid of h in series 'a' at "
+        "2024-01-01 06:30. Hint: write the times as predict() returns them.",
     ),
-    "future covariates twice": (
+    "duplicate future covariates": (
         lambda: with_heat().predict(future=ahead([60, 60, 120, 180])),
-        "Future values must come once for each series and time. "
-        "Got two rows for series 'a' at 2024-01-01 06:00. "
-        "Hint: drop or aggregate the doubles.",
+        "Future values must be unique per series and time. Got two rows for series 'a' at 2024-01-01 06:00. Hint: "
+        "drop or aggregate the duplicates.",
     ),
     "future covariates without a time": (
         lambda: with_heat().predict(future=future(3).with_columns(ds=pl.lit(None, pl.Datetime))),
-        "Every row needs a time in 'ds'. Got none in row 1. Hint: drop those rows.",
+        "Every row must have a time in 'ds'. Got none in row 1. Hint: drop those rows.",
     ),
     "future covariates of other series": (
         lambda: with_heat().predict(future=future(3).with_columns(unique_id=pl.lit(5))),
-        "Future values must be of the series to forecast. "
-        "Got ids such as 5 for series such as 'a'. "
-        "Hint: write the ids as they were in the data.",
+        "Future values must belong to the series to forecast. Got ids such as 5 for series such as 'a'. Hint: use "
+        "the ids of the data that were fitted.",
     ),
     "future covariates without an id": (
         lambda: with_heat().predict(future=future(3).with_columns(unique_id=pl.lit(None, pl.String))),
-        "Every row needs an id in 'unique_id'. Got empty ids. Hint: fill or drop those rows.",
+        "Every row must have an id in 'unique_id'. Got missing ids. Hint: fill or drop those rows.",
     ),
-    "until that is no time": (
+    "until that is not a time": (
         lambda: SeasonalNaive(horizon=1).fit(long(), until="01/02/2024"),
-        "until must be a time, or an integer where times are integers. "
-        "Got '01/02/2024'. "
-        "Hint: write it like 2024-01-31 or 2024-01-31T15:00.",
+        "until must be a time, or an integer if times are integers. Got '01/02/2024'. Hint: write it like "
+        "2024-01-31 or 2024-01-31T15:00.",
     ),
-    "until of another kind": (
+    "until of another type": (
         lambda: SeasonalNaive(horizon=1).fit(long(), until=5),
-        "Times in 'until' must be of the kind of the panel's times. "
-        "Got 5 for times like 2024-01-01. "
-        "Hint: write it like those.",
+        "Times in 'until' must have the type of the panel's times. Got 5, while the panel has times like "
+        "2024-01-01. Hint: use the same type.",
     ),
-    "covariates that are no list": (
+    "covariates that are not a list": (
         lambda: to_panel(long(heat=1.0), covariates="heat"),
         "covariates must be a list of column names. Got 'heat'. Hint: write covariates=['heat'].",
     ),
@@ -448,7 +425,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         "Got the unknown keyword 'idcol'. "
         "Hint: did you mean 'id_col'?",
     ),
-    "result rows twice": (
+    "duplicate result rows": (
         lambda: score(pl.concat([backtest(SeasonalNaive(horizon=1), long())] * 2)),
         "Results must have one row for each series, time and cutoff. "
         "Got two for series 'a' at 2024-01-01 05:00:00, cutoff 2024-01-01 04:00:00. "

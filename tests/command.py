@@ -1,4 +1,4 @@
-"""The command, called as `main` calls it but without a process of its own: torch is loaded once."""
+"""Run the command in this process, so that torch is loaded once."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class Done(NamedTuple):
 
 
 def logsparse(*words: object) -> Done:
-    """Exit code and what was printed."""
+    """Return the exit code and the printed text."""
     out, err = io.StringIO(), io.StringIO()
     with patch.object(sys, "argv", ["logsparse", *map(str, words)]), redirect_stdout(out), redirect_stderr(err):
         try:
             main()
-        except SystemExit as left:
-            code = int(left.code or 0)
+        except SystemExit as exit_:
+            code = int(exit_.code or 0)
     return Done(code, out.getvalue(), err.getvalue())
 
 
 def refusal(*words: object) -> str:
-    """The one line that a mistake gets."""
+    """Return the one line printed for an error."""
     done = logsparse(*words)
     assert done.code == 2, done
     assert done.out == ""
@@ -42,4 +42,4 @@ QUICK = [
     *("--set", "train.epochs=2", "--set", "train.steps_per_epoch=2", "--set", "train.batch=4"),
     *("--set", "model.layers=1", "--set", "model.width=8", "--set", "model.heads=2", "--set", "model.kernel=2"),
 ]
-"""Options of a training of four small steps."""
+"""Options for a training of four small steps."""

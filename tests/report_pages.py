@@ -1,4 +1,4 @@
-"""What the tests of the report share: small result frames, and a forecaster that can show all evidence."""
+"""Helpers of the tests of the report: small result frames, and a forecaster with all diagnostics."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 class LastWeeks(SeasonalNaive):
-    """The mean of the last seven seasons, with the story of a training that never was."""
+    """The mean of the last seven seasons, with made-up training losses."""
 
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> ls.Forecast:
-        said = super()._forecast(panel, levels)
+        naive = super()._forecast(panel, levels)
         season = self.season_
         days_SP = [panel[i][-7 * season :].reshape(7, season).mean(axis=0) for i in range(len(panel))]
         mean_SH = np.stack([np.resize(day_P, self.horizon) for day_P in days_SP])
-        return ls.Forecast(panel, mean_SH, levels, said.quantiles + (mean_SH - said.mean)[:, None])
+        return ls.Forecast(panel, mean_SH, levels, naive.quantiles + (mean_SH - naive.mean)[:, None])
 
     def diagnostics(self) -> ls.Diagnostics:
         figure, axes = new_figure()
@@ -38,7 +38,7 @@ class LastWeeks(SeasonalNaive):
 
 
 def hours(series: int = 5, days: int = 20) -> pl.DataFrame:
-    """Series of hours with a daily wave, each noisier than the one before."""
+    """Hourly series with a daily wave, each noisier than the one before."""
     rng = np.random.default_rng(0)
     begin = datetime(2024, 1, 1)  # noqa: DTZ001
     times = pl.datetime_range(begin, begin.replace(day=1 + days), "1h", eager=True, closed="left")

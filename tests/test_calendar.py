@@ -1,4 +1,4 @@
-"""Times and positions on a grid agree with each other, with pandas, and with what people mean by a step."""
+"""Times and positions on a grid agree with each other and with pandas."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_steps_counts_the_whole_steps_before_any_time(
     assert freq.add(start, counted) <= time + late < freq.add(start, counted + 1)
 
 
-def test_a_day_of_the_month_that_does_not_exist_falls_on_the_last() -> None:
+def test_a_day_missing_from_a_month_becomes_its_last_day() -> None:
     start = micros(pd.DatetimeIndex(["2024-01-30"]))
     found = Freq.parse("1mo").add(np.repeat(start, 3), np.arange(3))
     assert [Freq.parse("1mo").show(int(time)) for time in found] == ["2024-01-30", "2024-02-29", "2024-03-30"]
@@ -80,11 +80,11 @@ def test_a_day_of_the_month_that_does_not_exist_falls_on_the_last() -> None:
     ("text", "season"),
     [("s", 3600), ("10s", 360), ("15min", 96), ("10min", 144), ("h", 24), ("D", 7), ("B", 5), ("W", 52), ("MS", 12)],
 )
-def test_the_season_is_the_one_people_mean(text: str, season: int) -> None:
+def test_each_step_has_its_usual_season(text: str, season: int) -> None:
     assert Freq.parse(text).season == season
 
 
-def test_a_rare_odd_gap_does_not_become_the_step() -> None:
+def test_a_rare_gap_does_not_become_the_step() -> None:
     times = np.cumsum(np.array([0] + [60] * 50 + [30]))
     assert infer(times, np.zeros_like(times), dates=False) == Freq("index", 60)
 
@@ -108,7 +108,7 @@ def test_a_step_may_be_a_timedelta_an_offset_or_a_number_of_numpy(step: Step, te
 
 @pytest.mark.parametrize("text", ["M", "1M", "3M"])
 def test_m_is_refused_since_it_may_be_minutes_or_months(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"may mean minutes or months. Got .*Hint: write 'min' or 'ME'"):
+    with pytest.raises(ConfigError, match=r"is ambiguous: minutes or months. Got .*Hint: write 'min' or 'ME'"):
         Freq.parse(text)
 
 
@@ -152,5 +152,5 @@ def test_an_unknown_step_is_refused_with_examples() -> None:
     odd += [np.timedelta64(1, "Y"), np.timedelta64(1, "M"), np.timedelta64("NaT", "s"), np.timedelta64(2**60, "D")]
     odd += ["4611686018427387904MS", "119989MS", "1000000000000000000YS"]
     for text in odd:
-        with pytest.raises(ConfigError, match=r"freq must be a number and a unit.*Got .*Hint: write for example"):
+        with pytest.raises(ConfigError, match=r"freq must be a number and a unit.*Got .*Hint: use for example"):
             Freq.parse(text)

@@ -1,4 +1,4 @@
-"""The figures of a report: gaps stay gaps, single values are seen, every look is named once."""
+"""The figures of a report: gaps stay gaps, isolated values are visible, each label appears once."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_months_of_different_length_touch() -> None:
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])
-def test_a_fan_names_each_look_once(size: tuple[float, float]) -> None:
+def test_each_label_of_a_fan_appears_once(size: tuple[float, float]) -> None:
     figure = fan_chart([window([1, 2]), window([3, 4]), window([5, 6])], LEVELS, size)
-    assert labels(figure) == ["truth", "median", "80 %", "seasonal naive"]
+    assert labels(figure) == ["actual", "median", "80 %", "seasonal naive"]
     assert figure.get_size_inches().tolist() == list(size)
 
 
-def test_windows_of_one_step_make_one_band_and_one_single_step_an_upright_one() -> None:
+def test_windows_of_one_step_make_one_band_and_a_single_step_a_vertical_bar() -> None:
     band = fan_chart([window([1]), window([2]), window([3])], LEVELS, WIDE).axes[0]
     assert len(np.asarray(band.collections[0].get_paths()[0].vertices)) > 6
     upright = fan_chart([window([1])], LEVELS, WIDE).axes[0]
@@ -67,7 +67,7 @@ def test_without_a_median_the_mean_is_drawn() -> None:
     assert "mean" in labels(fan_chart([window([1, 2])], (0.1, 0.4, 0.9), WIDE))
 
 
-def test_steps_without_a_value_are_gaps_and_errors_begin_at_nought() -> None:
+def test_steps_without_a_value_are_gaps_and_errors_begin_at_zero() -> None:
     axes = steps_chart([1, 2, 3], [1.0, None, 3.0], [2.0, 2.0, 2.0], "model").axes[0]
     assert axes.get_ylim()[0] == 0
     assert labels(axes.figure) == ["model", "seasonal naive"]

@@ -1,9 +1,10 @@
-"""The command: quick help, tables and files out, one line and exit code 2 for a mistake."""
+"""The command: fast help, tables and files as output, one line and exit code 2 for an error."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import polars as pl
 import pytest
 
 from command import refusal
+from logsparse import cli
 
 
 def logsparse(*words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -26,11 +28,22 @@ def data(hourly: pl.DataFrame, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
-    [("fit", "[the preset's]"), ("fit", "[inferred]"), ("reproduce", "[all epochs]"), ("predict", "[0.1 to 0.9]")],
+    ("command", "default"),
+    [
+        ("fit", "[that of the preset]"),
+        ("fit", "[inferred]"),
+        ("reproduce", "[all epochs]"),
+        ("predict", "[0.1 to 0.9]"),
+    ],
 )
-def test_help_tells_what_holds_where_nothing_is_named(command: str, told: str) -> None:
-    assert told in " ".join(logsparse(command, "--help").stdout.split())
+def test_help_names_defaults(command: str, default: str) -> None:
+    assert default in " ".join(logsparse(command, "--help").stdout.split())
+
+
+@pytest.mark.parametrize("command", cli.EXAMPLES)
+def test_the_help_of_a_command_ends_with_an_example_on_one_line(command: Callable[..., None]) -> None:
+    name = command.__name__
+    assert logsparse(name, "--help").stdout.splitlines()[-1].startswith(f"  Example: logsparse {name} ")
 
 
 def test_help_loads_neither_torch_nor_polars_nor_matplotlib() -> None:
@@ -44,10 +57,10 @@ def test_help_loads_neither_torch_nor_polars_nor_matplotlib() -> None:
     assert "backtest" in done.stdout
 
 
-def test_check_says_what_was_recognised(data: Path) -> None:
+def test_check_prints_what_was_recognised(data: Path) -> None:
     done = logsparse("check", data)
     assert done.returncode == 0
-    for part in ("long: one row", "2 (b, a)", "h (season 24)", "2024-01-01", "96 to 168", "264"):
+    for part in ("long: one row per series", "2 (b, a)", "h (season 24)", "2024-01-01", "96 to 168", "264"):
         assert part in done.stdout
 
 
@@ -80,7 +93,7 @@ def test_backtest_writes_its_results_and_score_reads_them(data: Path, tmp_path: 
         (["score", "x.txt2"], "no such file"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], message: str, tmp_path: Path) -> None:
+def test_an_error_is_one_line_and_exit_code_2(words: list[str], message: str, tmp_path: Path) -> None:
     done = logsparse(*words, cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr
@@ -109,7 +122,7 @@ def test_escape_sequences_never_reach_the_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["data"]])
-def test_no_words_get_the_help_as_it_is(words: list[str], tmp_path: Path) -> None:
+def test_no_arguments_print_the_help(words: list[str], tmp_path: Path) -> None:
     done = logsparse(*words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"Usage: {' '.join(['logsparse', *words])} [OPTIONS] COMMAND")
@@ -118,7 +131,7 @@ def test_no_words_get_the_help_as_it_is(words: list[str], tmp_path: Path) -> Non
 
 def test_a_mistyped_column_gets_a_suggestion(data: Path) -> None:
     done = logsparse("check", data, "--id-col", "uniqueid")
-    assert (done.returncode, "'uniqueid' may be 'unique_id'" in done.stderr) == (2, True)
+    assert (done.returncode, "'unique_id' is similar to 'uniqueid'" in done.stderr) == (2, True)
 
 
 def test_a_result_that_cannot_be_written_leaves_nothing_behind(data: Path, tmp_path: Path) -> None:
@@ -143,7 +156,7 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_work(words: list[st
     assert [path.name for path in tmp_path.iterdir()] == ["afile"]
 
 
-def test_scores_by_group_are_a_table_that_a_person_can_read(data: Path, tmp_path: Path) -> None:
+def test_scores_by_group_are_a_readable_table(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "results.parquet"
     logsparse("backtest", "seasonal-naive", data, "--horizon", "24", "-o", out)
     lines = logsparse("score", out, "--by", "unique_id", "-o", tmp_path / "all.csv").stdout.splitlines()
@@ -153,7 +166,7 @@ def test_scores_by_group_are_a_table_that_a_person_can_read(data: Path, tmp_path
     assert "width_80" in pl.read_csv(tmp_path / "all.csv").columns
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     done = logsparse("--version")
     assert (done.returncode, done.stdout) == (0, f"logsparse {version('logsparse')}\n")
 

@@ -1,4 +1,4 @@
-"""Columns of Python objects: no value is silently another one, and no two ids become one series."""
+"""Columns of Python objects: no value changes silently, and no two ids become one series."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from logsparse.data.columns import from_objects
 from logsparse.data.frame import to_panel
 from logsparse.errors import DataError
 
-DAY = datetime(2024, 1, 31)  # noqa: DTZ001 - as a user's frame has it
+DAY = datetime(2024, 1, 31)  # noqa: DTZ001 - naive, as in most frames
 
 
 def kinds_of_frame(**columns: list[Any]) -> list[Any]:
-    """The columns beside the usual ones, in a pandas frame and in a polars frame that hold Python objects."""
+    """A pandas and a polars frame in which these columns hold Python objects."""
     size = len(next(iter(columns.values())))
     usual = {"unique_id": ["a"] * size, "ds": list(range(size)), "y": [1.0] * size}
     pandas = pd.DataFrame(usual).assign(**{name: pd.Series(v, dtype=object) for name, v in columns.items()})
@@ -51,7 +51,7 @@ def kinds_of_frame(**columns: list[Any]) -> list[Any]:
         (-(10**400), "-1" + "0" * 400),
     ],
 )
-def test_what_is_no_number_among_numbers_is_refused_by_column_and_value(odd: object, shows: str) -> None:
+def test_a_non_number_among_numbers_is_refused_with_column_and_value(odd: object, shows: str) -> None:
     for frame in kinds_of_frame(y=[1.0, odd, 3]):
         with pytest.raises(
             DataError, match=f"The column 'y' must hold numbers. Got {re.escape(repr(shows))} in series 'a' at 1"
@@ -99,7 +99,7 @@ def test_decimals_of_every_size_keep_their_values() -> None:
         assert to_panel(frame, freq=1).ids == ("1E-30", str(Decimal(10) ** 30))
 
 
-def test_truth_values_alone_are_zeros_and_ones() -> None:
+def test_booleans_alone_are_zeros_and_ones() -> None:
     for frame in kinds_of_frame(y=[True, None, False]):
         np.testing.assert_array_equal(to_panel(frame)[0], np.array([1, np.nan, 0], np.float32))
 
@@ -162,7 +162,7 @@ def test_numbers_keep_their_values(values: list[Any]) -> None:
 
 
 def endless(kind: str) -> Any:
-    """A container that holds itself, or one that lies deeper than any stack."""
+    """A container that contains itself, or one that is nested deeper than any stack."""
     inner: list[Any] = []
     if kind == "deep":
         for _ in range(100_000):
@@ -176,7 +176,7 @@ def endless(kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["list", "tuple", "dict", "array", "deep"])
-def test_containers_without_an_end_are_refused_where_they_are_used_and_ignored_elsewhere(kind: str) -> None:
+def test_recursive_containers_are_refused_in_used_columns_and_ignored_elsewhere(kind: str) -> None:
     value = endless(kind)
     held = pd.Series([None, None], dtype=object)
     for row in (0, 1):
@@ -185,7 +185,7 @@ def test_containers_without_an_end_are_refused_where_they_are_used_and_ignored_e
     with pytest.raises(DataError, match=r"The ids in 'unique_id' must be text or numbers. Got .* such as"):
         to_panel(usual.assign(unique_id=held))
     for name in ("ds", "y"):
-        with pytest.raises(DataError, match=f"The column '{name}' must hold single values. Got .* such as"):
+        with pytest.raises(DataError, match=f"The column '{name}' must hold scalars. Got .* such as"):
             to_panel(usual.assign(**{name: held}))
     assert to_panel(usual.assign(note=held)).lengths.tolist() == [2]
 
@@ -194,6 +194,6 @@ def test_containers_without_an_end_are_refused_where_they_are_used_and_ignored_e
 def test_columns_of_containers_are_refused_by_name_and_value(value: Any) -> None:
     shows = re.escape(f"Got {type(value).__name__} such as {value!r}")
     for frame in kinds_of_frame(shop=[value, None, value]):
-        with pytest.raises(DataError, match=rf"The column 'shop' must hold single values. {shows}"):
+        with pytest.raises(DataError, match=rf"The column 'shop' must hold scalars. {shows}"):
             to_panel(frame, static=["shop"])
         assert to_panel(frame).lengths.tolist() == [3]

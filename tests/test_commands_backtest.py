@@ -1,4 +1,4 @@
-"""`logsparse backtest`: a saved model or a name; what each needs and refuses."""
+"""`logsparse backtest`: a saved model or the name of one; what each needs and refuses."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import pytest
 import logsparse as ls
 from command import QUICK, logsparse, refusal
 from logsparse.config import Config
-from logsparse.data.panel import Panel
 from logsparse.presets import default, named
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Data, and a model that was trained on all but their last day."""
+    """Data, and a model trained on all but the last day."""
     folder = tmp_path_factory.mktemp("backtest")
     times = pl.datetime_range(pl.datetime(2024, 1, 1), pl.datetime(2024, 1, 8), "1h", eager=True, closed="left")
     wave = [10.0 + hour % 24 for hour in range(len(times))]
@@ -45,32 +44,32 @@ def test_a_saved_model_can_be_tested_by_another_method(place: Path, tmp_path: Pa
     assert pl.read_parquet(tmp_path / "r.parquet").equals(expected)
 
 
-def test_a_model_is_not_tested_on_what_it_learned_unless_it_is_fitted_anew(place: Path) -> None:
+def test_a_model_is_not_tested_on_its_training_data_unless_it_is_refitted(place: Path) -> None:
     words = ["backtest", place / "model", place / "hours.csv", "--windows", 5]
-    told = logsparse(*words).err
-    assert "A backtest must begin after the model's training ended." in told
-    assert "Hint: fit with until=... (`logsparse fit --until`), or test with refit=True (--refit)." in told
+    err = logsparse(*words).err
+    assert "A backtest must begin after the model's training ended." in err
+    assert "Hint: fit with until=... (`logsparse fit --until`), or test with refit=True (--refit)." in err
     assert logsparse(*words, "--refit", "--minutes", 5).code == 0
 
 
 def test_the_name_logsparse_trains_a_fresh_model(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[float | None] = []
+    minutes: list[float | None] = []
     fit = ls.LogSparse._fit
 
-    def noted(self: ls.LogSparse, panel: Panel) -> None:
-        asked.append(self.minutes)
-        fit(self, panel)
+    def record(self: ls.LogSparse, *prepared: Any) -> None:
+        minutes.append(self.minutes)
+        fit(self, *prepared)
 
     def small(_panel: object, horizon: int, _context: object) -> Config:
         config = default(12, horizon)
         return replace(config, train=replace(config.train, epochs=1, steps_per_epoch=2, batch=4, validation_windows=4))
 
-    monkeypatch.setattr(ls.LogSparse, "_fit", noted)
+    monkeypatch.setattr(ls.LogSparse, "_fit", record)
     monkeypatch.setattr("logsparse.forecaster.recommend", small)
     words = ["--horizon", 6, "--id-col", "name", "--minutes", 3]
     done = logsparse("backtest", "logsparse", place / "hours.csv", *words)
     assert done.code == 0, done.err
-    assert asked == [3]
+    assert minutes == [3]
 
 
 @pytest.mark.parametrize("model", ["deepar", "logsparse"])
@@ -80,11 +79,11 @@ def test_a_preset_brings_the_settings_of_the_paper_for_its_network(
 ) -> None:
     tested: list[Any] = []
 
-    def noted(forecaster: ls.LogSparse, *_rest: object, **_words: object) -> pl.DataFrame:
+    def record(forecaster: ls.LogSparse, *_rest: object, **_words: object) -> pl.DataFrame:
         tested.append(forecaster)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("logsparse.evaluation.backtest.backtest", noted)
+    monkeypatch.setattr("logsparse.evaluation.backtest.backtest", record)
     logsparse("backtest", model, place / "hours.csv", *horizon, "--preset", "paper", "--id-col", "name")
     (one,) = tested
     assert type(one) is (ls.DeepAR if model == "deepar" else ls.LogSparse)
@@ -110,8 +109,11 @@ def test_a_preset_brings_the_settings_of_the_paper_for_its_network(
         ),
         (["deepar", "hours.csv", "--preset", "papr"], "Got 'papr'. Hint: did you mean 'paper'?"),
         (["model", "hours.csv", "--horizon", 7], "Got 7 for a model of 6. Hint: leave it out, or fit another model."),
-        (["model", "hours.csv", "--minutes", 1], "--minutes limits a training. Got --minutes 1, and nothing"),
-        (["seasonal-naive", "hours.csv", "--horizon", 2, "--minutes", 1], "--minutes limits a training."),
+        (
+            ["model", "hours.csv", "--minutes", 1],
+            "limits the training. Got --minutes 1, but nothing is trained",
+        ),
+        (["seasonal-naive", "hours.csv", "--horizon", 2, "--minutes", 1], "--minutes limits the training."),
         (["seasonal-naive", "hours.csv"], "A model that is fitted here needs --horizon. Got none."),
         (["seasonal-naiv", "hours.csv"], "Got 'seasonal-naiv'. Hint: did you mean 'seasonal-naive'?"),
         (["modell/", "hours.csv"], "modell must be the folder of a saved logsparse model. Got no such folder."),
@@ -119,12 +121,12 @@ def test_a_preset_brings_the_settings_of_the_paper_for_its_network(
         ([".", "hours.csv"], "Got a folder without config.json."),
     ],
 )
-def test_a_mistake_is_one_line(place: Path, words: list[Any], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_one_line(place: Path, words: list[Any], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     assert text in refusal("backtest", *words)
 
 
-def test_a_folder_that_is_called_like_a_model_does_not_hide_it(
+def test_a_folder_with_the_name_of_a_forecaster_does_not_hide_it(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -135,7 +137,7 @@ def test_a_folder_that_is_called_like_a_model_does_not_hide_it(
     assert logsparse("backtest", "seasonal-naive", place / "hours.csv").code == 0
 
 
-def test_a_horizon_of_nothing_is_refused(tmp_path: Path) -> None:
+def test_a_horizon_of_zero_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "hours.csv"
     pl.DataFrame({"unique_id": "a", "ds": range(100), "y": range(100)}).write_csv(path)
     assert "horizon must be at least 1. Got 0." in refusal("backtest", "seasonal-naive", path, "--horizon", 0)

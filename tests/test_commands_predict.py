@@ -1,4 +1,4 @@
-"""`logsparse predict`: a file of quantiles from a saved model, of its own history or another."""
+"""`logsparse predict`: a file of quantiles from a saved model, for its own history or another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from command import QUICK, logsparse, refusal
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with data, a model of them, and one with a covariate."""
+    """A folder with data, a model of it, and one with a covariate."""
     folder = tmp_path_factory.mktemp("predict")
     times = pl.datetime_range(pl.datetime(2024, 1, 1), pl.datetime(2024, 1, 5), "1h", eager=True, closed="left")
     wave = [10.0 + hour % 24 for hour in range(len(times))]
@@ -31,7 +31,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_forecast_goes_on_from_the_fitted_data(place: Path, tmp_path: Path) -> None:
+def test_the_forecast_starts_after_the_fitted_data(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "forecast.csv"
     done = logsparse("predict", place / "model", "-o", out)
     assert done.code == 0, done.err
@@ -79,6 +79,20 @@ def test_history_quantiles_and_samples_can_be_given(place: Path, tmp_path: Path)
     assert pl.read_parquet(out).equals(expected)
 
 
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_model_fitted_on_pandas_forecasts_with_and_without_it(
+    installed: bool, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = pl.read_csv(place / "hours.csv", try_parse_dates=True)
+    model = ls.SeasonalNaive(horizon=6).fit(frame.to_pandas())
+    model.save(tmp_path / "model")
+    if not installed:
+        monkeypatch.setitem(sys.modules, "pandas", None)
+    assert logsparse("predict", tmp_path / "model", "-o", tmp_path / "forecast.parquet").code == 0
+    expected = ls.load(place / "naive").predict()
+    assert pl.read_parquet(tmp_path / "forecast.parquet").equals(expected)
+
+
 def test_covariates_of_the_future_come_from_a_file(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "forecast.parquet"
     assert logsparse("predict", place / "priced", "--future", place / "future.csv", "-o", out).code == 0
@@ -94,16 +108,16 @@ def test_covariates_of_the_future_come_from_a_file(place: Path, tmp_path: Path) 
         (["model", "--quantiles", "0.5,1"], "Quantiles must be a list of levels between 0 and 1"),
         (["model", "--quantiles", ","], "Quantiles must be a list of levels between 0 and 1"),
         (["model", "--samples", 0], "samples must be at least 1. Got 0."),
-        (["naive", "--method", "direct"], "--method is for networks. Got SeasonalNaive. Hint: leave it out."),
+        (["naive", "--method", "direct"], "Got method='direct'. Hint: leave it out."),
         (["model", "--method", "ancestral"], "Got ancestral of a network trained for two-way and direct."),
-        (["naive", "--samples", 9], "--samples is for models that draw. Got SeasonalNaive. Hint: leave it out."),
+        (["naive", "--samples", 9], "Got samples=9. Hint: leave it out."),
         (["model", "--future", "future.csv"], "Future values are for covariates named at fit."),
         (["model", "no.csv"], "no.csv: no such file"),
         (["model", "-o", "x.xls"], "Results are written as parquet, csv or feather."),
         (["model", "-o", "/proc/x.csv"], "The result must be writable."),
     ],
 )
-def test_a_mistake_is_one_line_and_writes_nothing(
+def test_an_error_is_one_line_and_writes_nothing(
     place: Path, words: list[Any], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place)
@@ -112,10 +126,10 @@ def test_a_mistake_is_one_line_and_writes_nothing(
     assert sorted(place.rglob("*")) == before
 
 
-def test_a_forecast_is_never_written_over_what_it_is_made_from(place: Path) -> None:
+def test_a_forecast_is_never_written_over_its_inputs(place: Path) -> None:
     data = place / "hours.csv"
     before = data.read_bytes()
     for out in (data, place / "model" / "x.csv"):
-        assert "written beside what it is made from" in refusal("predict", place / "model", data, "-o", out)
+        assert "must not be written over its inputs" in refusal("predict", place / "model", data, "-o", out)
     assert data.read_bytes() == before
     assert not (place / "model" / "x.csv").exists()

@@ -12,6 +12,7 @@ from logsparse import presets
 from logsparse.attention.pattern import full, logsparse, restart
 from logsparse.config import Config, ModelConfig, TrainConfig
 from logsparse.errors import ConfigError
+from logsparse.model.likelihood import LIKELIHOODS
 
 
 def as_any(**settings: Any) -> dict[str, Any]:
@@ -73,6 +74,24 @@ def test_settings_that_cannot_work_are_refused(make: Any, message: str) -> None:
         make()
 
 
+def test_a_scale_that_the_likelihood_does_not_allow_is_refused_by_its_traits() -> None:
+    for name, family in LIKELIHOODS.items():
+        for scale in ("one-plus-mean", "mean", "deviation"):
+            if scale in family.scales:
+                assert ModelConfig(likelihood=name, **as_any(scale=scale)).scale == scale
+            else:
+                with pytest.raises(ConfigError, match=rf"scale of likelihood '{name}' must be one of one-plus-mean, "):
+                    ModelConfig(likelihood=name, **as_any(scale=scale))
+    with pytest.raises(ConfigError, match=r"likelihood must be a known one. Got \"gausian\". Hint: did you mean"):
+        ModelConfig(likelihood="gausian")
+
+
+def test_the_repr_shows_what_differs_from_the_defaults() -> None:
+    assert repr(ModelConfig()) == "ModelConfig()"
+    config = Config(context=2, horizon=1, train=TrainConfig(lr=0.1))
+    assert repr(config) == "Config(context=2, horizon=1, train=TrainConfig(lr=0.1))"
+
+
 def test_one_pattern_serves_all_layers_and_each_layer_may_have_its_own() -> None:
     assert ModelConfig(layers=2, patterns=(logsparse(),)).layer_patterns == (logsparse(), logsparse())
     own = (full(), restart(24))
@@ -111,7 +130,7 @@ def test_a_choice_that_does_not_exist_is_refused_and_not_taken_for_another(make:
         (lambda: ModelConfig(**as_any(patterns="full")), "patterns must be a list of patterns. Got 'full'"),
         (
             lambda: ModelConfig(**as_any(patterns=("full",))),
-            "Each of patterns must be a pattern of `logsparse.attention`",
+            "Each of patterns must be a pattern of `logsparse.patterns`",
         ),
         (lambda: ModelConfig(**as_any(likelihood=3)), "likelihood must be a name. Got 3"),
         (lambda: ModelConfig(**as_any(dropout="some")), "dropout must be a number. Got 'some'"),
@@ -132,7 +151,7 @@ def test_a_setting_of_the_wrong_kind_is_refused_by_its_name(make: Any, text: str
         make()
 
 
-def test_lists_and_numbers_of_numpy_are_as_good_as_tuples_and_numbers() -> None:
+def test_lists_and_numbers_of_numpy_become_tuples_and_plain_numbers() -> None:
     loose = ModelConfig(lags=[1, np.int64(24)], dropout=np.float32(0.5), width=np.int32(8))  # type: ignore[arg-type]
     assert loose == ModelConfig(lags=(1, 24), dropout=0.5, width=8)
     assert json.dumps([loose.lags, loose.dropout, loose.width]) == "[[1, 24], 0.5, 8]"

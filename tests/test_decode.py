@@ -13,7 +13,7 @@ import small
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
 from logsparse.data.windows import Batch
 from logsparse.model.decode import ACCURACY, METHODS, Keys, decode, decode_plainly, draws, mixture_quantiles
-from logsparse.model.likelihood import LIKELIHOODS
+from logsparse.model.likelihood import likelihood
 from logsparse.model.transformer import Transformer
 from logsparse.train.batches import TrainingSet
 
@@ -158,7 +158,7 @@ def test_quantiles_and_mean_are_those_of_many_paths(family: str) -> None:
     many = decode(network, batch, draws(1, keys(*range(5)), 20_000, 6), [0.5]).paths_BNH.double()
     expected = many.quantile(torch.tensor(levels, dtype=torch.float64), dim=1).transpose(0, 1)
     spread = many.quantile(0.9, dim=1) - many.quantile(0.1, dim=1)
-    width = 0.06 * spread[:, None] + (1 if network.likelihood.whole else 0.02)
+    width = 0.06 * spread[:, None] + (1 if network.likelihood.integer else 0.02)
     assert ((few.quantiles_BQH - expected).abs() <= width).all()
     assert (few.quantiles_BQH.diff(dim=1) >= 0).all()
     assert ((few.mean_BH - many.mean(1)).abs() <= 0.06 * spread + 0.02).all()
@@ -174,7 +174,7 @@ def test_counts_have_whole_quantiles() -> None:
 @pytest.mark.parametrize("laws", [1, 2, 7, 60])
 @pytest.mark.parametrize("name", ["gaussian", "student-t"])
 def test_quantiles_of_a_mixture_are_those_of_many_points_of_all_its_laws(name: str, laws: int) -> None:
-    family, generator = LIKELIHOODS[name], torch.Generator().manual_seed(laws)
+    family, generator = likelihood(name), torch.Generator().manual_seed(laws)
     raw_XMP = torch.randn(13, laws, len(family.parameters), generator=generator)
     law = family.distribution(raw_XMP, torch.linspace(1, 9, 13)[:, None])
     levels = [0.05, 0.1, 0.5, 0.73, 0.9, 0.95]
@@ -189,7 +189,7 @@ def test_quantiles_of_a_mixture_are_those_of_many_points_of_all_its_laws(name: s
 def test_quantiles_of_a_mixture_do_not_depend_on_how_many_are_worked_on_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    law = LIKELIHOODS["student-t"].distribution(
+    law = likelihood("student-t").distribution(
         torch.randn(11, 5, 3, generator=torch.Generator().manual_seed(0)), torch.ones(11, 1)
     )
     whole = mixture_quantiles(law, [0.1, 0.9])

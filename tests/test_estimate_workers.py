@@ -13,7 +13,7 @@ import pytest
 from logsparse.baselines import estimate as workers
 from logsparse.baselines.estimate import answers
 
-# A stand-in that starts at once: it gives back what it was told, and dies when it is told to.
+# A stand-in that starts at once: it returns the task, and dies if the task says so.
 ECHO = """
 import json, os, sys
 for line in sys.stdin:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logsparse.data import features as moments
+from logsparse.data import features as module
 from logsparse.data.calendar import Freq
 from logsparse.data.features import CALENDAR, Features, features_for
 from logsparse.data.panel import Floats, Origin, Panel
@@ -85,14 +85,14 @@ def test_calendar_is_that_of_datetime_before_and_after_1970(freq: str, start: da
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Asia/Kolkata"])
-def test_hours_are_those_of_the_wall_clock_through_the_change_of_summer_time(zone: str) -> None:
+def test_hours_are_local_time_across_a_daylight_saving_change(zone: str) -> None:
     panel = replace(panel_of(8), origin=Origin(zone=zone))
     features = raw(CALENDAR)(panel, np.array([0]), np.arange(-3000, 9000)[None])
     times = [datetime.fromtimestamp(MARCH / 1e6 + 3600 * k, tz=ZoneInfo(zone)) for k in range(-3000, 9000)]
     assert features[0].tolist() == [of_datetime(t, k) for t, k in zip(times, range(-3000, 9000), strict=True)]
 
 
-def test_a_clock_of_whole_days_already_reads_local_time() -> None:
+def test_steps_of_whole_days_are_already_in_local_time() -> None:
     panel = panel_of(8, freq="D", start=MARCH // 86_400_000_000 * 86_400_000_000)
     zoned = replace(panel, origin=Origin(zone="America/New_York"))
     series, step = np.array([0]), np.arange(8)[None]
@@ -106,7 +106,7 @@ def everything(panel: Panel, features: Features) -> Floats:
 
 @pytest.mark.parametrize("chunk", [5, 1 << 18])
 def test_the_visible_steps_have_mean_0_and_deviation_1(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moments, "_CHUNK", chunk)
+    monkeypatch.setattr(module, "_CHUNK", chunk)
     panel = panel_of(100, 700, 700, 31)
     price = (1e6 + np.sqrt(panel.values)).astype(np.float32)
     panel = replace(panel, starts=panel.starts[[0, 1, 1, 0]], covariates={"price": price})
@@ -131,7 +131,7 @@ def test_nothing_after_the_cutoff_enters_the_standardisation() -> None:
 
 
 def test_a_constant_feature_has_deviation_1_and_becomes_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moments, "_CHUNK", 7)
+    monkeypatch.setattr(module, "_CHUNK", 7)
     panel = panel_of(50)
     panel = replace(panel, covariates={"one": np.full(50, 0.1, np.float32)})
     features = Features.fit(panel, names=["year"], covariates=["one"])
@@ -168,7 +168,7 @@ def test_a_covariate_that_ends_too_early_is_named_with_its_series() -> None:
     features = Features.fit(panel, covariates=["price"])
     text = (
         r"Covariates must be known for every step of the horizon\. Got series 's1', where price end at "
-        r"2011-03-28 11:00 and are needed up to 2011-03-28 12:00\. Hint: give their future values"
+        r"2011-03-28 11:00 and are needed up to 2011-03-28 12:00\. Hint: pass their future values"
     )
     with pytest.raises(DataError, match=text):
         features(panel, np.array([0, 1]), np.array([[12, 13], [13, 14]]))
@@ -176,12 +176,12 @@ def test_a_covariate_that_ends_too_early_is_named_with_its_series() -> None:
 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(
-        ConfigError, match=r"must be among those .* Got 'moon' for dates\. Hint: choose from year, month"
+        ConfigError, match=r"must be available for the times\. Got 'moon' for dates\. Hint: choose from year, month"
     ):
         Features.fit(panel_of(5), names=["moon"])
     with pytest.raises(ConfigError, match=r"Got 'hour' for integer times\. Hint: choose from age;"):
         Features.fit(panel_of(5, freq=1), names=["hour"])
-    text = r"Every named covariate must be in the data\. Got 'price', while the data have none\. Hint: name the same"
+    text = r"Every covariate must be in the data\. Got 'price', while the data have none\. Hint: pass the same"
     with pytest.raises(DataError, match=text):
         Features.fit(panel_of(5), covariates=["price"])
     with pytest.raises(DataError, match=text):

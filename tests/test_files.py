@@ -1,4 +1,4 @@
-"""A path that cannot be written is refused before the work, in one sentence; a written file is whole."""
+"""A path that cannot be written is refused before the work; a written file is whole."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def test_paths_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
     (tmp_path / "afile").touch()
     (tmp_path / "folder.csv").mkdir()
     for path, reason in (
-        (tmp_path / "afile" / "x.parquet", "afile is no folder"),
-        (tmp_path / "afile" / "deep" / "x.parquet", "afile is no folder"),
-        (tmp_path / "folder.csv", "a folder of that name is there"),
+        (tmp_path / "afile" / "x.parquet", "afile is not a folder"),
+        (tmp_path / "afile" / "deep" / "x.parquet", "afile is not a folder"),
+        (tmp_path / "folder.csv", "a folder of that name exists"),
         (Path("/proc/x.parquet"), "No such file|Permission"),
     ):
         for act in (check_writable, lambda path: write(TABLE, path)):
@@ -42,7 +42,7 @@ def test_paths_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
                 act(path)
     with pytest.raises(DataError, match=r"Results are written as parquet, csv or feather. Got .*x.xls. Hint: end"):
         check_writable(tmp_path / "x.xls")
-    with pytest.raises(DataError, match="afile is no folder"):
+    with pytest.raises(DataError, match="afile is not a folder"):
         check_writable(tmp_path / "afile", folder=True)
 
 
@@ -51,5 +51,5 @@ def test_a_parquet_file_that_polars_cannot_read_is_refused(tmp_path: Path) -> No
     times = pa.array([0, 1], pa.timestamp("us", "+05:30"))
     parquet: Any = import_module("pyarrow.parquet")
     parquet.write_table(pa.table({"ds": times, "y": [1.0, 2.0]}), path)
-    with pytest.raises(DataError, match=r"fixed.parquet: what polars reports as: .*time zone"):
+    with pytest.raises(DataError, match=r"fixed.parquet: a polars error: .*time zone"):
         read(path)

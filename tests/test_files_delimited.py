@@ -1,4 +1,4 @@
-"""A csv file means what its writer wrote: ids as text, times by one rule, numbers with either decimal sign."""
+"""csv files: ids stay text, times are read year first, numbers may have a decimal comma."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def test_ids_stay_as_they_are_written(path: Path) -> None:
 
 def test_an_empty_id_is_still_missing(path: Path) -> None:
     path.write_text("unique_id,ds,y\n,1,1\n")
-    with pytest.raises(DataError, match="Every row needs an id in 'unique_id'"):
+    with pytest.raises(DataError, match="Every row must have an id in 'unique_id'"):
         to_panel(path)
 
 
-def test_the_row_numbers_that_pandas_writes_are_no_series(path: Path) -> None:
+def test_row_numbers_written_by_pandas_are_not_a_series(path: Path) -> None:
     wide = pd.DataFrame({"ds": pd.date_range("2024-01-01", periods=5), "a": 1.0, "b": 2.0})
     wide.to_csv(path)
     assert to_panel(path).ids == ("a", "b")
@@ -67,51 +67,51 @@ def test_a_decimal_comma_is_found_wherever_it_first_comes(path: Path) -> None:
         assert to_panel(path)[0][-2:].tolist() == [late - 1, 2.5]
 
 
-def test_a_comma_in_text_is_no_decimal_point(path: Path) -> None:
+def test_a_comma_in_text_is_not_a_decimal_point(path: Path) -> None:
     path.write_text("unique_id;ds;y;note\na;1;1.5;at 3,4 km\na;2;2.5;x\n")
     assert to_panel(path)[0].tolist() == [1.5, 2.5]
 
 
-def test_blank_lines_are_passed_over(path: Path) -> None:
+def test_blank_lines_are_skipped(path: Path) -> None:
     path.write_text("unique_id,ds,y\na,1,1\n\na,2,2\n\n\n")
     assert to_panel(path).lengths.tolist() == [2]
 
 
 @pytest.mark.parametrize("rows", [0, 200_000])
-def test_a_file_that_is_not_utf8_is_refused_with_the_truth(rows: int, path: Path) -> None:
+def test_a_file_that_is_not_utf8_is_refused_as_such(rows: int, path: Path) -> None:
     text = "".join(f"a,{i},1\n" for i in range(rows))
     path.write_bytes(f"unique_id,ds,y\n{text}M\xfcller,1,1\n".encode("latin-1"))
     with pytest.raises(DataError, match=r"data.csv: text that is not UTF-8. Hint: save it as UTF-8"):
         to_panel(path)
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_name(path: Path) -> None:
+def test_a_byte_order_mark_is_not_part_of_the_first_name(path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbfunique_id,ds,y\n007,1,1\n007,2,1\n")
     assert to_panel(path).ids == ("007",)
 
 
-def test_a_column_that_comes_twice_is_refused_if_it_is_used(path: Path) -> None:
+def test_a_duplicate_column_is_refused_if_it_is_used(path: Path) -> None:
     path.write_text("unique_id,ds,y,y\na,1,1,2\na,2,1,2\n")
-    with pytest.raises(DataError, match=r"The column 'y' must be there once. Got two columns of that name. Hint: drop"):
+    with pytest.raises(DataError, match=r"The column 'y' must be unique. Got two columns of that name. Hint: drop"):
         to_panel(path)
     path.write_text("unique_id,ds,y,z,z\na,1,1,2,3\na,2,1,2,3\n")
     assert to_panel(path).lengths.tolist() == [2]
 
 
 @pytest.mark.parametrize("freq", ["h", "D"])
-def test_times_over_a_change_of_the_clock_are_mixed_zones_as_in_a_frame(freq: str, path: Path) -> None:
+def test_times_across_a_daylight_saving_change_are_mixed_zones_as_in_a_frame(freq: str, path: Path) -> None:
     times = pd.date_range("2024-03-30", periods=60, freq=freq, tz="Europe/Berlin")
     frame = pd.DataFrame({"unique_id": "a", "ds": times, "y": 1.0})
     frame.to_csv(path, index=False)
     texts = pl.read_csv(path, infer_schema=False).with_columns(pl.col("y").cast(pl.Float64))
     for data in (path, texts):
-        with pytest.raises(DataError, match=r"must keep to one time zone. Got 2 of them: \+01:00, \+02:00. Hint"):
+        with pytest.raises(DataError, match=r"must have one time zone. Got 2 zones: \+01:00, \+02:00. Hint"):
             to_panel(data)
 
 
 def test_a_header_longer_than_any_name_is_refused(path: Path) -> None:
     path.write_text(f"unique_id,ds,y,{'x' * 200_000}\na,1,1,1\n")
-    with pytest.raises(DataError, match=r"data.csv: a first line that is no header \(field larger than field limit"):
+    with pytest.raises(DataError, match=r"data.csv: a first line that is not a header \(field larger than field limit"):
         to_panel(path)
 
 

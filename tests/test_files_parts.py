@@ -1,4 +1,4 @@
-"""A folder of parts is one table, however its writers differed."""
+"""A folder of parquet files is one table, even if their types differ."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_wide_part_may_bring_a_series_of_its_own(tmp_path: Path) -> None:
     assert (panel.ids, panel.lengths.tolist()) == (("x", "z"), [6, 3])
 
 
-def test_hidden_files_are_passed_over(tmp_path: Path) -> None:
+def test_hidden_files_are_skipped(tmp_path: Path) -> None:
     part(slice(0, 3)).write_parquet(tmp_path / "a.parquet")
     (tmp_path / ".b.parquet").write_bytes(b"junk")
     (tmp_path / "_temporary").mkdir()

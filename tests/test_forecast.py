@@ -1,4 +1,4 @@
-"""A forecast answers for its quantiles, its frame and its picture; a forecaster keeps the common contract."""
+"""A forecast has quantiles, a frame and a picture; a forecaster reads columns, times and levels of any kind."""
 
 from __future__ import annotations
 
@@ -124,9 +124,7 @@ def test_until_may_be_any_kind_of_time(until: Any, hourly: pl.DataFrame) -> None
 
 @pytest.mark.parametrize("until", ["foo", "01/02/2024", True, 1.5, pd.NaT, np.datetime64("NaT"), 2**70, []])
 def test_until_that_is_no_time_is_refused_as_such(until: Any, hourly: pl.DataFrame) -> None:
-    with pytest.raises(
-        ConfigError, match=r"^until must be a time, or an integer where times are integers. Got .*Hint:"
-    ):
+    with pytest.raises(ConfigError, match=r"^until must be a time, or an integer if times are integers. Got .*Hint:"):
         SeasonalNaive(horizon=1).fit(hourly, until=until)
 
 
@@ -138,13 +136,13 @@ def test_until_that_is_no_time_is_refused_as_such(until: Any, hourly: pl.DataFra
 def test_columns_named_in_any_kind_of_list_can_be_saved_and_read_again(
     listed: Any, hourly: pl.DataFrame, tmp_path: Path
 ) -> None:
-    told = hourly.with_columns(heat=pl.col("y") / 2, wind=pl.col("y") + 1, shop=pl.col("unique_id"), n=pl.lit(1))
-    ahead = told.group_by("unique_id").tail(24).with_columns(pl.col("ds") + pl.duration(days=1))
-    fitted = SeasonalNaive(24).fit(told, covariates=listed(["heat", "wind"]), static=listed(["shop"]))
+    table = hourly.with_columns(heat=pl.col("y") / 2, wind=pl.col("y") + 1, shop=pl.col("unique_id"), n=pl.lit(1))
+    ahead = table.group_by("unique_id").tail(24).with_columns(pl.col("ds") + pl.duration(days=1))
+    fitted = SeasonalNaive(24).fit(table, covariates=listed(["heat", "wind"]), static=listed(["shop"]))
     assert fitted.columns_ == {"covariates": ["heat", "wind"], "static": ["shop"]}
     fitted.save(tmp_path / "model")
     again = load(tmp_path / "model")
-    assert_frame_equal(again.predict(told, future=ahead), fitted.predict(told, future=ahead), check_exact=True)
+    assert_frame_equal(again.predict(table, future=ahead), fitted.predict(table, future=ahead), check_exact=True)
 
 
 def test_columns_named_by_numbers_of_numpy_can_be_saved(hourly: pl.DataFrame, tmp_path: Path) -> None:
@@ -170,6 +168,13 @@ def test_the_picture_shows_history_and_fan(fitted: SeasonalNaive) -> None:
     assert axes.get_title(loc="left") == "a"
 
 
+def test_a_notebook_shows_the_picture_and_the_first_rows(fitted: SeasonalNaive) -> None:
+    page = fitted.forecast()._repr_html_()
+    assert 'src="data:image/png;base64,iVBOR' in page
+    assert "unique_id" in page
+    assert "Forecast(2 series, 24 steps)" in page
+
+
 def test_a_picture_of_what_is_not_there_is_refused(fitted: SeasonalNaive) -> None:
     with pytest.raises(ConfigError, match=r"must be of a series that was forecast. Got 'aa'. Hint: did you mean 'a'"):
         fitted.forecast().plot("aa")
@@ -183,5 +188,5 @@ def test_future_values_for_a_model_without_covariates_are_refused(fitted: Season
         fitted.predict(future=hourly)
 
 
-def test_the_evidence_of_a_forecaster_is_what_it_was_made_with(fitted: SeasonalNaive) -> None:
+def test_the_diagnostics_of_a_forecaster_are_its_settings(fitted: SeasonalNaive) -> None:
     assert fitted.diagnostics() == Diagnostics({"horizon": 24, "season": None}, losses=[], attention=None)

@@ -1,4 +1,4 @@
-"""LogSparse, as a user meets it: fit, predict, save, load, go on learning, and every odd history there is."""
+"""LogSparse as a user sees it: fit, predict, save, load, fine-tune, and unusual histories."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_new_series_are_forecast_as_unknown_whatever_their_name(fitted: ls.LogSp
     first = frame(series=1, first=9)
     renamed = first.with_columns(unique_id=pl.lit("other"))
     means = [fitted.forecast(table, quantiles=LEVELS) for table in (first, renamed)]
-    # Other draws, the same law: the first step's quantiles are exact.
+    # Other draws, the same distribution: the quantiles of the first step are exact.
     np.testing.assert_allclose(means[0].quantiles[..., 0], means[1].quantiles[..., 0], rtol=1e-5)
 
 
@@ -170,10 +170,9 @@ def test_static_categories_are_learned_and_new_ones_are_unknown() -> None:
 
 def test_names_of_covariates_that_can_be_read_once_serve_training_and_validation() -> None:
     table, other = (frame(seed=seed).with_columns(price=pl.col("y") / 2) for seed in (0, 1))
-    model = quick().fit(table, validation=other, covariates=(name for name in ["price"]))
-    assert list(model.panel_.covariates) == ["price"]
-    assert model._validation is not None
-    assert list(model._validation.covariates) == ["price"]
+    plan = quick().plan(table, validation=other, covariates=(name for name in ["price"]))
+    assert list(plan.data.windows.panel.covariates) == ["price"]
+    assert list(plan.data.validation_windows.panel.covariates) == ["price"]
 
 
 def test_known_future_covariates_are_used() -> None:
@@ -256,7 +255,7 @@ def test_fine_tuning_goes_on_with_new_series(fitted: ls.LogSparse) -> None:
     assert 0 < (table[5] - before["series.weight"][0]).abs().max() < 0.05
 
 
-def test_an_unfitted_model_is_told_to_fit(tmp_path: Path) -> None:
+def test_an_unfitted_model_is_refused(tmp_path: Path) -> None:
     for call in (lambda: quick().predict(), lambda: quick().save(tmp_path / "x"), lambda: quick().fine_tune(frame())):
         with pytest.raises(ls.NotFittedError, match="LogSparse must be fitted before it forecasts"):
             call()
@@ -300,17 +299,17 @@ def test_the_same_seed_gives_the_same_weights_and_with_other_threads_nearly_the_
 
 def test_the_best_of_several_seeds_is_kept() -> None:
     config = small.config(epochs=1, seeds=3)
-    stories = [quick(config=small.config(epochs=1), seed=seed).fit(frame()).history_.best for seed in range(3)]
+    losses = [quick(config=small.config(epochs=1), seed=seed).fit(frame()).history_.best for seed in range(3)]
     found = quick(config=config).fit(frame()).history_.best
-    assert found == min(best for best in stories if best is not None)
+    assert found == min(best for best in losses if best is not None)
 
 
 def test_a_pattern_that_cannot_reach_its_window_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     shallow = quick(config=small.config(epochs=1, seeds=2))
     shallow.plan(to_panel(frame()))
     shallow.fit(frame())
-    (told,) = (record.getMessage() for record in caplog.records)
-    assert told.endswith("logsparse(base=2): it would take 4 (model.layers).")
+    (message,) = (record.getMessage() for record in caplog.records)
+    assert message.endswith("logsparse(base=2): it would take 4 (model.layers).")
 
 
 def test_a_network_without_attention_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
@@ -347,9 +346,9 @@ def test_values_too_large_for_a_network_are_refused_by_their_series(value: float
 
 @pytest.mark.parametrize("value", [1e30, -3e38])
 def test_a_covariate_far_from_what_was_learned_leaves_the_forecast_finite(value: float) -> None:
-    told = frame().with_columns(price=pl.col("y") / 100)
-    ahead = told.group_by("unique_id").tail(6).with_columns(pl.col("ds") + pl.duration(hours=6), price=pl.lit(value))
-    found = quick().fit(told, covariates=["price"]).forecast(future=ahead)
+    table = frame().with_columns(price=pl.col("y") / 100)
+    ahead = table.group_by("unique_id").tail(6).with_columns(pl.col("ds") + pl.duration(hours=6), price=pl.lit(value))
+    found = quick().fit(table, covariates=["price"]).forecast(future=ahead)
     assert np.isfinite(found.quantiles).all()
 
 
@@ -373,8 +372,8 @@ def test_without_samples_a_forecast_draws_what_its_quantiles_need_and_keeps_none
         forecast = usual.forecast(quantiles=levels)
         assert forecast.samples is None
         asked = usual.network_.paths_needed(levels, usual.method)
-        told = ls.load(tmp_path / "model", samples=asked)
-        np.testing.assert_array_equal(forecast.quantiles, told.forecast(quantiles=levels).quantiles)
+        given = ls.load(tmp_path / "model", samples=asked)
+        np.testing.assert_array_equal(forecast.quantiles, given.forecast(quantiles=levels).quantiles)
 
 
 def test_a_saved_number_of_samples_is_kept(fitted: ls.LogSparse, tmp_path: Path) -> None:
@@ -390,7 +389,7 @@ def by_both(method: Any = "two-way") -> ls.LogSparse:
     return ls.LogSparse(6, config=config, verbose=False).fit(frame())
 
 
-def test_a_network_trained_for_both_ways_forecasts_directly_once_told_to(tmp_path: Path) -> None:
+def test_a_network_trained_for_both_ways_forecasts_directly_on_request(tmp_path: Path) -> None:
     model = by_both()
     model.save(tmp_path / "model")
     loaded = ls.load(tmp_path / "model", method="direct")

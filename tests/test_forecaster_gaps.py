@@ -15,8 +15,8 @@ def test_a_long_gap_at_the_end_changes_neither_unit_nor_what_is_learned_from() -
     model = quick({"scale": "deviation"}).fit(frame())
     gone = 40  # more than the context
     gap = frame().with_columns(y=pl.when(pl.int_range(pl.len()).over("unique_id") < 90 - gone).then("y"))
-    told, larger = (model.predict(gap.with_columns(pl.col("y") * unit)) for unit in (1, 1000))
-    np.testing.assert_allclose(larger["q0.5"], 1000 * told["q0.5"], rtol=1e-3)
+    plain, larger = (model.predict(gap.with_columns(pl.col("y") * unit)) for unit in (1, 1000))
+    np.testing.assert_allclose(larger["q0.5"], 1000 * plain["q0.5"], rtol=1e-3)
     with_gap, without = (quick().fit(data) for data in (gap, gap.drop_nulls("y")))
     assert with_gap.history_.rows[-1]["validation_nll"] == without.history_.rows[-1]["validation_nll"]
 

@@ -31,7 +31,7 @@ from test_forecaster import frame, quick
         ({"device": None}, "device must be one that torch can use here. Got None"),
         ({"seed": -1}, "seed must be at least 0. Got -1"),
         ({"seed": 2**70}, "seed must be at most"),
-        ({"config": {"context": 24}}, "config must be a logsparse.config.Config. Got {'context': 24}. Hint: take one"),
+        ({"config": {"context": 24}}, "config must be a logsparse.Config. Got {'context': 24}. Hint: use one"),
     ],
 )
 def test_settings_that_cannot_be_meant(options: dict[str, Any], text: str) -> None:
@@ -60,9 +60,9 @@ def test_a_context_or_lag_that_no_series_can_fill() -> None:
 
 
 def test_a_column_with_two_meanings() -> None:
-    with pytest.raises(ls.ConfigError, match=r"one meaning. Got 'y' as target_col and as covariates"):
+    with pytest.raises(ls.ConfigError, match=r"one role. Got 'y' as target_col and as covariates"):
         quick().fit(frame(), covariates=["y"])
-    with pytest.raises(ls.ConfigError, match=r"one meaning. Got 'unique_id' as id_col and as static"):
+    with pytest.raises(ls.ConfigError, match=r"one role. Got 'unique_id' as id_col and as static"):
         quick().fit(frame(), static=["unique_id"])
 
 

@@ -1,4 +1,4 @@
-"""What LogSparse tells of itself: the plan of a training, and the evidence for a report."""
+"""What LogSparse shows of itself: the plan of a training, and the diagnostics for a report."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import torch
 import logsparse as ls
 import small
 from logsparse.data.panel import Panel
+from logsparse.model.network import Network
 
 
 def quick(**train: Any) -> ls.LogSparse:
@@ -28,6 +29,44 @@ def test_the_plan_is_what_fit_then_does() -> None:
     assert plan.features == model.features_.names == ("month", "weekday", "hour", "age")
     assert plan.parameters == sum(weight.numel() for weight in model.network_.parameters())
     assert plan.steps == model.history_.rows[-1]["step"] == 16
+
+
+def test_a_plan_is_fitted_without_preparing_the_data_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    whole = quick(epochs=1).fit(small.panel(), validation=other(1))
+    model = quick(epochs=1)
+    plan = model.plan(small.panel(), validation=other(1))
+    monkeypatch.setattr("logsparse.train.batches.TrainingSet.of_two", None)
+    built: list[Network] = []
+    build = model._network
+
+    def counted(*sizes: Any) -> Network:
+        built.append(build(*sizes))
+        return built[-1]
+
+    monkeypatch.setattr(model, "_network", counted)
+    assert model.fit(plan, folder=tmp_path / "run") is model
+    assert len(built) == 1
+    assert (tmp_path / "run" / "seed-0").is_dir()
+    assert model.panel_ is plan.panel
+    # The plan is not used up, and the forecasters that fitted it share no weights.
+    again = quick(epochs=1).fit(plan)
+    for one in (model, again):
+        assert all(
+            torch.equal(a, b)
+            for a, b in zip(whole.network_.state_dict().values(), one.network_.state_dict().values(), strict=True)
+        )
+    assert again.network_ is not model.network_
+
+
+def test_a_plan_is_refused_with_other_settings_or_with_its_data_again() -> None:
+    plan = quick().plan(small.panel())
+    with pytest.raises(ls.ConfigError, match=r"settings it was made with. Got LogSparse\(.*seed=1.* for a plan of Log"):
+        quick().set_params(seed=1).fit(plan)
+    with pytest.raises(ls.ConfigError, match=r"settings it was made with. Got DeepAR\(horizon=6.* for a plan of LogSp"):
+        ls.DeepAR(6, config=small.config(), verbose=False).fit(plan)
+    for given, text in (({"until": "1970-01-03"}, "until"), ({"validation": small.panel()}, "validation")):
+        with pytest.raises(ls.ConfigError, match=f"holds its data already.* Got a plan and {text}. Hint: pass them"):
+            quick().fit(plan, **given)
 
 
 def test_a_plan_without_a_config_follows_from_the_data() -> None:
@@ -59,7 +98,7 @@ def test_a_second_fit_forgets_the_validation_series() -> None:
         assert torch.equal(a, b)
 
 
-def test_the_evidence_is_settings_losses_and_a_picture(tmp_path: Path) -> None:
+def test_the_diagnostics_are_settings_losses_and_a_picture(tmp_path: Path) -> None:
     model = quick(epochs=1)
     assert model.diagnostics() == ls.Diagnostics(model.settings())
     model.fit(small.panel())
@@ -74,14 +113,14 @@ def test_the_evidence_is_settings_losses_and_a_picture(tmp_path: Path) -> None:
     assert (bare.losses, bare.attention) == (found.losses, None)
 
 
-def test_evidence_needs_no_future_of_the_covariates() -> None:
+def test_diagnostics_need_no_future_of_the_covariates() -> None:
     panel = small.panel()
     price = np.arange(len(panel.values), dtype=np.float32)
-    evidence = quick(epochs=1).fit(replace(panel, covariates={"price": price})).diagnostics()
-    assert evidence.attention is None
+    found = quick(epochs=1).fit(replace(panel, covariates={"price": price})).diagnostics()
+    assert found.attention is None
 
 
-def test_the_report_shows_the_evidence(tmp_path: Path) -> None:
+def test_the_report_shows_the_diagnostics(tmp_path: Path) -> None:
     model = quick(epochs=1).fit(small.panel(), until="1970-01-04T00:00")
     results = ls.backtest(model, small.panel(), windows=2)
     page = ls.report(results, tmp_path / "report.html", model=model).read_text()

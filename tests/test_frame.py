@@ -1,4 +1,4 @@
-"""Any frame becomes the same panel; odd ones are understood, bad ones are refused in words that name the culprit."""
+"""Any frame becomes the same panel; bad input is refused with the first offending value."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_other_names_are_taken_by_argument_and_no_other_column_is_touched(hourly
     same(to_panel(renamed, id_col="shop", time_col="when", target_col="sold"), to_panel(hourly))
 
 
-def test_a_wide_table_is_recognised_and_said(caplog: pytest.LogCaptureFixture, hourly: pl.DataFrame) -> None:
+def test_a_wide_table_is_recognised_and_logged(caplog: pytest.LogCaptureFixture, hourly: pl.DataFrame) -> None:
     wide = hourly.pivot(on="unique_id", index="ds", values="y").sort("ds")
     with caplog.at_level(logging.INFO, logger="logsparse"):
         panel = to_panel(wide.rename({"ds": "timestamp"}))
@@ -189,12 +189,12 @@ def test_a_series_without_any_value_is_refused_in_either_layout(layout: str) -> 
     wide = pl.DataFrame({"ds": [1, 2], "x": [1.0, 2.0], "z": pl.Series([None, None], dtype=pl.Float64)})
     frame = wide if layout == "wide" else wide.unpivot(index="ds", variable_name="unique_id", value_name="y")
     with pytest.raises(
-        DataError, match=r"Every series must have at least one value. Got none in series 'z'. Hint: leave"
+        DataError, match=r"Every series must have at least one value. Got none in series 'z'. Hint: drop"
     ):
         to_panel(frame)
 
 
-def test_the_frame_that_came_is_left_as_it_was() -> None:
+def test_the_input_frame_is_not_changed() -> None:
     wide = pl.DataFrame({"ds": [1, 2, 3], "x": [1.0, 2.0, 3.0], "z": [1.0, 2.0, 3.0]})
     before = wide.clone()
     to_panel(wide)
@@ -257,13 +257,13 @@ def test_dates_come_back_as_dates_and_integers_as_integers() -> None:
     assert SeasonalNaive(horizon=2).fit(numbers).predict()["ds"].to_list() == [40, 50]
 
 
-def test_a_given_step_makes_holes_of_what_lies_between() -> None:
+def test_a_given_step_makes_times_in_between_missing() -> None:
     frame = pl.DataFrame({"ds": [0, 2, 4], "y": [0.0, 2.0, 4.0]})
     assert to_panel(frame).lengths.tolist() == [3]
     assert to_panel(frame, freq=1).lengths.tolist() == [5]
 
 
-def test_covariates_and_categories_are_carried_along_when_named(hourly: pl.DataFrame) -> None:
+def test_named_covariates_and_categories_are_read(hourly: pl.DataFrame) -> None:
     frame = hourly.with_columns(heat=pl.col("y") * 2, kind=pl.col("unique_id").replace({"a": "shop", "b": "depot"}))
     panel = to_panel(frame, covariates=["heat"], static=["kind"])
     np.testing.assert_array_equal(panel.covariates["heat"], 2 * panel.values)
@@ -290,7 +290,7 @@ def test_until_is_read_on_the_clock_of_the_data() -> None:
     panel = to_panel(pd.DataFrame({"ds": times, "y": 1.0}))
     for text in ("2024-06-01T12:00", "2024-06-01T10:00Z", "2024-06-01T12:00+02:00"):
         assert panel.until(clock_time(panel, text)).lengths.tolist() == [13]
-    with pytest.raises(DataError, match="must be of the kind of the panel's times"):
+    with pytest.raises(DataError, match="must have the type of the panel's times"):
         clock_time(panel, 5)
 
 

@@ -1,4 +1,4 @@
-"""What is known of the future reaches each series' own steps, from long frames or, after wide tables, shared ones."""
+"""Future covariates are joined to the end of each series, from long frames or, after wide tables, shared ones."""
 
 from __future__ import annotations
 

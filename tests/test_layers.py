@@ -16,17 +16,18 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # Each file may import only what stands above it. CONTRIBUTING.md shows the same picture.
 ORDER = [
     "errors", "checks", "process", "storage",
-    "attention.reach", "attention.pattern", "config", "presets",
+    "attention.reach", "attention.pattern", "attention.inputs", "attention.native",
+    "model.inverse_cdf", "model.likelihood", "config", "presets",
     "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.features",
     "data.files", "data.grid", "data.frame", "data.series_index", "data.windows", "defaults", "progress",
     "pictures",
-    "attention.draw", "attention.inputs", "attention.native", "attention.plain", "attention.triton",
+    "attention.draw", "attention.plain", "attention.triton",
     "attention.attend", "attention.layer", "attention.step", "attention.triton_kernels",
-    "model.feedforward", "model.advance", "model.inverse_cdf", "model.likelihood", "model.network", "model.decode",
+    "model.feedforward", "model.advance", "model.network", "model.decode",
     "model.recurrent", "model.sample", "model.statespace", "model.transformer",
     "attention.maps",
-    "train.distributed", "train.batches", "train.optim", "train.checkpoint", "train.loop", "folder", "forecast",
-    "forecaster",
+    "train.distributed", "train.batches", "train.optim", "train.checkpoint", "train.loop", "folder", "params",
+    "forecast", "learned", "forecaster",
     "baselines.deepar", "baselines.deepstate", "baselines.estimate", "baselines.naive", "baselines.classical",
     "baselines.trmf", "registry",
     "evaluation.backtest", "evaluation.metrics",
@@ -50,6 +51,7 @@ MAY_SEE_TORCH = {
     "data.windows",
     "folder",
     "forecaster",
+    "learned",
 }
 
 
@@ -150,7 +152,7 @@ def test_the_picture_in_contributing_names_every_file() -> None:
 
 def test_every_test_file_mirrors_a_source_file() -> None:
     names = {module(path).split(".")[-1] for path in FILES}
-    apart = {"layers", "readme", "contract", "examples", "padding"}
+    apart = {"docstrings", "layers", "readme", "contract", "examples", "padding"}
     found = {path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("test_*.py")}
     strays = {stem for stem in found - apart if not any(stem == name or stem.startswith(f"{name}_") for name in names)}
     assert strays == set(), "test_<file>.py or test_<file>_<part>.py"

@@ -208,7 +208,7 @@ def test_gradients_are_finite_however_wild_the_outputs(
     raw = torch.tensor(outputs[: len(family.parameters)], requires_grad=True)
     value = torch.tensor(relative * scale)
     law = family.distribution(raw, torch.tensor(scale))
-    density = law.log_density(value.round() if family.whole else value)
+    density = law.log_density(value.round() if family.integer else value)
     assert density.isfinite()
     density.backward()  # type: ignore[no-untyped-call]
     assert raw.grad is not None
@@ -264,6 +264,16 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
     assert torch.autograd.gradcheck(
         lambda part: family.distribution(part, scale).log_density(value), raw.requires_grad_()
     )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_traits_agree_with_the_quantiles_and_with_each_other(name: str) -> None:
+    family, extremes = likelihood(name), distribution(name).quantile([1e-6, 0.37, 1 - 1e-6])
+    assert (extremes.min() >= 0) == (family.support == "nonnegative")
+    assert torch.equal(extremes, extremes.round()) == family.integer
+    # A scale that subtracts the mean would move zero, and values below it out of the support.
+    assert family.keeps_zero == ("deviation" not in family.scales)
+    assert family.keeps_zero or family.support == "real"
 
 
 def test_an_unknown_likelihood_is_refused_with_the_list_of_known_ones() -> None:

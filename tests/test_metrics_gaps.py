@@ -106,7 +106,7 @@ def test_a_row_that_comes_twice_is_refused() -> None:
 def test_columns_that_come_twice_are_refused_if_they_are_scored() -> None:
     frame = results().to_pandas()
     for name in ("y", "q0.5"):
-        with pytest.raises(DataError, match=f"The column '{name}' must be there once. Got two columns of that name"):
+        with pytest.raises(DataError, match=f"The column '{name}' must be unique. Got two columns of that name"):
             score(pd.concat([frame, frame[[name]]], axis=1))
     assert len(score(pd.concat([frame.assign(z=1), frame[["y"]].set_axis(["z"], axis=1)], axis=1))) == 1
 

@@ -1,4 +1,4 @@
-"""The numbers of a report: those of `score`, beside seasonal naive's, and a fair view of calibration."""
+"""The numbers of a report: those of `score`, beside those of seasonal naive, and calibration with ties."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_scores_are_those_of_score_with_seasonal_naive_beside_them() -> None:
             assert scores[f"naive_{name}"].to_list() == naive[name].to_list()
 
 
-def test_the_error_of_a_step_is_a_share_of_all_values_so_that_steps_without_any_are_no_trouble() -> None:
+def test_the_error_of_a_step_is_divided_by_the_mean_of_all_values_so_that_steps_of_zeros_stay_finite() -> None:
     frame = results(windows=1, horizon=2).with_columns(
         y=pl.when(pl.col("ds") == 2).then(0.0).otherwise(4.0), **{"q0.5": pl.lit(1.0)}, seasonal_naive=pl.lit(2.0)
     )
@@ -50,7 +50,7 @@ def test_calibration_counts_values_below_each_quantile() -> None:
     assert [(e.level, e.observed, e.tied) for e in levels] == [(0.2, 0.25, 0), (0.8, 0.75, 0)]
 
 
-def test_a_value_that_was_foreseen_exactly_speaks_for_no_level_and_against_none() -> None:
+def test_a_value_that_was_predicted_exactly_does_not_change_the_calibration() -> None:
     same = {f"q{level}": pl.lit(0.0) for level in (0.1, 0.5, 0.9)}
     frame = pl.DataFrame({"unique_id": "a", "ds": range(1, 5), "cutoff": 0, "y": [0.0] * 4})
     levels = Results(frame.with_columns(**same)).calibration
@@ -78,15 +78,15 @@ def test_intervals_are_those_of_score_from_narrow_to_wide() -> None:
     frame = results()
     scores = ls.score(frame).row(0, named=True)
     found = Results(frame).intervals
-    assert [entry.promised for entry in found] == [0.5, 0.8]
-    assert [entry.held for entry in found] == [scores["coverage_50"], scores["coverage_80"]]
+    assert [entry.nominal for entry in found] == [0.5, 0.8]
+    assert [entry.coverage for entry in found] == [scores["coverage_50"], scores["coverage_80"]]
 
 
 def test_series_on_which_the_model_beats_seasonal_naive_are_counted() -> None:
     frame = results().with_columns(y=1.0, seasonal_naive=2.0).with_columns(pl.lit(1.5).alias("q0.5"))
     worse = pl.when(pl.col("unique_id") == "s0").then(5.0).otherwise("q0.5").alias("q0.5")
-    assert Results(frame.with_columns(worse)).beaten == (2, 3)
-    assert Results(frame.drop("seasonal_naive")).beaten is None
+    assert Results(frame.with_columns(worse)).wins == (2, 3)
+    assert Results(frame.drop("seasonal_naive")).wins is None
 
 
 @pytest.mark.parametrize(
@@ -101,17 +101,20 @@ def test_series_on_which_the_model_beats_seasonal_naive_are_counted() -> None:
             r"Got no mean or quantiles such as q0.5 among unique_id, ds, cutoff, y. Hint: report on the frame",
         ),
         (pl.DataFrame(), r"Got no unique_id, ds, cutoff, y, mean or quantiles such as q0.5 among no columns. Hint"),
-        (results().clear(), r"A report needs values of y to judge the forecasts by. Got none in 0 rows. Hint: report"),
+        (results().clear(), r"A report needs values of y to score the forecasts. Got none in 0 rows. Hint: report"),
         (results(y=pl.lit(None)), r"A report needs values of y .* Got none in 24 rows"),
         (results(cutoff=pl.lit(None, pl.Int64)), r"Every row of the results needs a cutoff. Got none in 24 rows. Hint"),
-        (results(seasonal_naive=pl.lit(None)), r"seasonal_naive must be finite wherever y is there. Got .*Hint: drop"),
-        (results(seasonal_naive=pl.lit("x")), r"seasonal_naive must be finite wherever y is there"),
+        (
+            results(seasonal_naive=pl.lit(None)),
+            r"seasonal_naive must be finite wherever y has a value. Got .*drop",
+        ),
+        (results(seasonal_naive=pl.lit("x")), r"seasonal_naive must be finite wherever y has a value"),
         (results(mean=pl.lit(np.nan)), r"A forecast must be finite wherever y is there. Got mean = nan"),
         (results(y=pl.lit("x")), r"Column 'y' must hold numbers. Got String"),
         (results(ds=pl.lit("soon")), r"must hold integers, dates or datetimes. Got the text 'soon'"),
         (results(ds=pl.lit(1)), r"one row for each series, time and cutoff. Got two for series 's0' at 1"),
     ],
 )
-def test_frames_that_cannot_be_reported_on_are_refused_with_their_reason(frame: Any, message: str) -> None:
+def test_frames_that_cannot_be_reported_on_are_refused_with_the_reason(frame: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         Results(frame)

@@ -1,4 +1,4 @@
-"""The few series and windows that are drawn: best, median, worst, the newest windows, never too many steps."""
+"""The series and windows that are drawn: best, median, worst; the newest windows, a limited number of steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from logsparse.reporting.numbers import STEPS_SHOWN, Results, shown_series, when
+from logsparse.reporting.numbers import STEPS_SHOWN, Results, format_time, shown_series
 from report_pages import results
 
 
@@ -50,7 +50,7 @@ def test_of_overlapping_windows_the_newest_that_do_not_overlap_are_drawn() -> No
     assert shown.of_windows == 5
 
 
-def test_only_as_many_steps_are_drawn_as_can_be_told_apart() -> None:
+def test_the_number_of_steps_drawn_is_limited() -> None:
     [many] = shown_series(Results(results(series=1, windows=100, horizon=24)))
     assert sum(len(window.times) for window in many.windows) == STEPS_SHOWN
     assert many.windows[-1].times[-1] == 2400
@@ -59,7 +59,7 @@ def test_only_as_many_steps_are_drawn_as_can_be_told_apart() -> None:
     assert len(long.windows[0].times) <= STEPS_SHOWN
 
 
-def test_values_that_are_none_are_gaps() -> None:
+def test_missing_and_infinite_values_are_gaps() -> None:
     frame = results(series=1, windows=1).with_columns(
         y=pl.when(pl.col("ds") != 2).then("y"), mean=pl.when(pl.col("ds") == 2).then(np.inf).otherwise("mean")
     )
@@ -78,5 +78,5 @@ def test_values_that_are_none_are_gaps() -> None:
         (96, "96"),
     ],
 )
-def test_times_are_written_without_seconds_that_are_none(time: Any, text: str) -> None:
-    assert when(time) == text
+def test_times_are_written_without_seconds_that_are_zero(time: Any, text: str) -> None:
+    assert format_time(time) == text

@@ -1,4 +1,4 @@
-"""The folder of a training's checkpoints belongs to one training."""
+"""The folder of checkpoints belongs to one training."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from logsparse.commands.options import claim
 from logsparse.errors import DataError
 
 
-def test_the_same_seeds_go_on_and_others_are_refused(tmp_path: Path) -> None:
+def test_the_same_seeds_resume_and_others_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "model.training"
     assert not claim(folder, [0, 1])
     (folder / "seed-0").mkdir()
     assert not claim(folder, [0, 1]), "killed before its first checkpoint"
     (folder / "seed-0" / "training.json").touch()
     assert claim(folder, [0, 1])
-    with pytest.raises(DataError, match=r"its own\. Got a training with other seed\. Hint: give the same"):
+    with pytest.raises(DataError, match=r"of this training only\. Got checkpoints of another seed\. Hint: repeat"):
         claim(folder, [1])
     assert claim(folder, [0])
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(DataError, match="Got something that no training wrote"):
+    with pytest.raises(DataError, match="Got files that no training wrote"):
         claim(tmp_path, [0])
-    with pytest.raises(DataError, match="Got something that no training wrote"):
+    with pytest.raises(DataError, match="Got a file that no training wrote"):
         claim(tmp_path / "letter.txt", [0])
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]

@@ -91,7 +91,7 @@ CASES: dict[str, tuple[str, str, Edit, str]] = {
     ),
     "a zone of nowhere": ("naive", SERIES, put("panel", "origin", "zone", "Mars/Base"), "Mars/Base"),
     "a zone of a number": ("naive", SERIES, put("panel", "origin", "zone", 0.5), "zone must be a text, not 0.5"),
-    "a library of nobody": ("naive", SERIES, put("panel", "origin", "library", "os"), "library must be one of pandas"),
+    "an unknown library": ("naive", SERIES, put("panel", "origin", "library", "os"), "library must be one of pandas"),
     "values of another type": ("naive", HISTORY, lambda t: t.update(values=t["values"].long()), "of type float32, not"),
     "values of infinity": ("naive", HISTORY, fill("values", torch.inf), "values must be without infinities"),
     "a series without values": (
@@ -190,7 +190,7 @@ def test_wrong_content_with_right_checksums_is_refused_by_name(case: str, tmp_pa
     with pytest.raises(DataError, match=rf"model must hold everything .* as it was saved\. Got .*{reason}") as caught:
         ls.load(place)
     assert "\n" not in str(caught.value)
-    assert str(caught.value).endswith("Hint: copy the folder again from where it came, or save the model again.")
+    assert str(caught.value).endswith("Hint: copy the folder again from its source, or save the model again.")
 
 
 @pytest.mark.parametrize("number", [torch.inf, -torch.inf, torch.nan])

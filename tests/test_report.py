@@ -1,4 +1,4 @@
-"""The report: one whole page, whatever results come, and nothing in it that fetches or runs."""
+"""The report: one complete page for any results, which fetches nothing and runs nothing."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import pytest
 import logsparse as ls
 from logsparse.baselines.naive import SeasonalNaive
 from logsparse.errors import ConfigError, DataError
-from logsparse.reporting.report import figure
+from logsparse.reporting.report import format_number
 from report_pages import LastWeeks, hours, results
 
 VOID = {"meta", "img", "br"}
 
 
 class Outline(HTMLParser):
-    """Reads a page: which tags came, whether each was closed, its ids, its text."""
+    """Parse a page: its tags, whether each is closed, its ids, its text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def outline(frame: Any, folder: Path, **options: Any) -> Outline:
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pl.DataFrame]:
-    """A report with all that it can have, and its results."""
+    """A report with every part, and its results."""
     model = LastWeeks(24)
     frame = ls.backtest(model, hours(), windows=3)
     path = tmp_path_factory.mktemp("full") / "new" / "report.html"
@@ -79,7 +79,7 @@ def test_the_page_has_every_part_under_its_heading(full: tuple[Path, pl.DataFram
     assert page.named("html") == [{"lang": "en"}]
     for heading in (
         "Five <series>",
-        "In short",
+        "Summary",
         "Error by step of the horizon",
         "Calibration",
         "Training",
@@ -92,7 +92,7 @@ def test_the_page_has_every_part_under_its_heading(full: tuple[Path, pl.DataFram
     assert page.named("details")
 
 
-def test_every_picture_can_be_heard(full: tuple[Path, pl.DataFrame]) -> None:
+def test_every_picture_has_a_text_for_screen_readers(full: tuple[Path, pl.DataFrame]) -> None:
     pictures = Outline(full[0].read_text()).named("svg")
     assert len(pictures) == 2 + 2 * 3 + 2 + 1
     assert all(picture["role"] == "img" and len(str(picture["aria-label"])) > 40 for picture in pictures)
@@ -110,15 +110,16 @@ def test_the_page_fetches_nothing_and_runs_nothing(full: tuple[Path, pl.DataFram
 
 def test_the_scores_of_the_page_are_those_of_score(full: tuple[Path, pl.DataFrame]) -> None:
     page, frame = Outline(full[0].read_text()), full[1]
-    ours = ls.score(frame).row(0, named=True)
+    scores = ls.score(frame).row(0, named=True)
     naive = ls.score(frame.select("unique_id", "y", mean="seasonal_naive")).row(0, named=True)
-    change = 100 * (1 - ours["R0.5"] / naive["nd"])
+    change = 100 * (1 - scores["R0.5"] / naive["nd"])
     assert change > 1
     assert f"{change:.0f} % lower error than seasonal naive" in page.texts
-    assert f"is {figure(ours['R0.5'])} against {figure(naive['nd'])} of seasonal naive" in page.text
-    assert f"The 80 % intervals held {100 * ours['coverage_80']:.1f} % of the values" in page.text
+    assert f"is {format_number(scores['R0.5'])}, against {format_number(naive['nd'])} for seasonal naive" in page.text
+    assert f"The 80 % intervals contain {100 * scores['coverage_80']:.1f} % of the values" in page.text
     assert (
-        "5 series 3 windows a series 24 steps ahead 360 values scored 2024-01-18 00:00 to 2024-01-20 23:00" in page.text
+        "5 series 3 windows per series 24 steps ahead 360 values scored 2024-01-18 00:00 to 2024-01-20 23:00"
+        in page.text
     )
 
 
@@ -161,9 +162,9 @@ def test_markup_in_ids_titles_and_settings_stays_text(tmp_path: Path) -> None:
         pytest.param(results(cutoff=pl.col("cutoff") * 9, ds=pl.col("ds") + 8 * pl.col("cutoff")), id="windows apart"),
     ],
 )
-def test_any_results_give_a_whole_page(frame: Any, tmp_path: Path) -> None:
+def test_any_results_give_a_complete_page(frame: Any, tmp_path: Path) -> None:
     page = outline(frame, tmp_path)
-    assert "Forecasts and what came" in page.texts
+    assert "Forecasts and actual values" in page.texts
     assert not re.search(r"\b(nan|None|null|inf)\b", page.text)
 
 
@@ -194,7 +195,7 @@ def test_a_model_without_losses_shows_its_settings_only(tmp_path: Path) -> None:
     assert "Attention" not in page.texts
 
 
-def test_what_is_no_forecaster_is_no_model(tmp_path: Path) -> None:
+def test_a_model_that_is_no_forecaster_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"model must be the forecaster that made the results. Got str. Hint: pass"):
         ls.report(results(), tmp_path / "report.html", model="model/")  # type: ignore[arg-type]
 
@@ -226,6 +227,6 @@ def test_the_real_sets_are_reported(shared_data: Path, tmp_path: Path) -> None:
     frame = ls.backtest(SeasonalNaive(24), shared_data / "solar_hourly.parquet", windows=7, until="2006-08-31T23:00")
     page = outline(frame, tmp_path)
     assert "The same error as seasonal naive" in page.texts
-    assert "R0.5, the sum of |error| over the sum of |y|, is 0.256 against 0.256 of seasonal naive" in page.text
-    assert "137 series 7 windows a series 24 steps ahead 23,016 values scored" in page.text
+    assert "R0.5, the sum of |error| divided by the sum of |y|, is 0.256, against 0.256 for seasonal naive" in page.text
+    assert "137 series 7 windows per series 24 steps ahead 23,016 values scored" in page.text
     assert timedelta(days=7) - timedelta(hours=1) == frame["ds"].max() - frame["ds"].min()

@@ -1,4 +1,4 @@
-"""Weighted draws, against an oracle that lists every window and its scale."""
+"""Weighted draws against an oracle that lists every window and its scale."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def weighted(candidates: Candidates, kind: str = "one-plus-mean") -> Sampler:
 
 
 def oracle(candidates: Candidates, kind: str = "one-plus-mean") -> Doubles:
-    """What every window is divided by, cut out one after the other."""
+    """The scale of every window, cut one by one."""
     panel, weights = candidates.panel, []
     scaling = Scaling(panel, candidates.context, kind)
     pairs = candidates.at(np.arange(len(candidates)))

@@ -1,4 +1,4 @@
-"""Which windows there are, against a list of them all; training apart from validation; epochs and ranks."""
+"""Candidates against a list of all windows; training apart from validation; epochs and ranks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_candidates_are_whole_windows_or_those_of_short_series(lengths: list[int
     if expected:
         assert listed(Candidates.of(panel_of(*lengths), context, horizon)) == expected
     else:
-        with pytest.raises(DataError, match="At least one series must hold one step of history and a whole horizon"):
+        with pytest.raises(DataError, match="At least one series must have one step of history and a full horizon"):
             Candidates.of(panel_of(*lengths), context, horizon)
 
 
@@ -62,7 +62,7 @@ def test_no_step_of_a_training_window_is_in_the_validation_span(lengths: list[in
     whole = by_definition(lengths, context, horizon)
     expected = by_definition([max(b, 0) for b in validation_steps], context, horizon)
     if not expected:
-        with pytest.raises(DataError, match="At least one series must hold"):
+        with pytest.raises(DataError, match="At least one series must have"):
             split(panel_of(*lengths), context, horizon)
         return
     training, validation = split(panel_of(*lengths), context, horizon)
@@ -72,7 +72,7 @@ def test_no_step_of_a_training_window_is_in_the_validation_span(lengths: list[in
     assert len(validation) >= 1
 
 
-def test_a_tenth_is_held_back_and_at_least_one_horizon() -> None:
+def test_validation_takes_a_tenth_and_at_least_one_horizon() -> None:
     training, validation = split(panel_of(100, 1000), 20, 15)
     assert listed(validation)[0] == (0, 85)
     assert max(s for i, s in listed(training) if i == 0) == 70
@@ -80,7 +80,7 @@ def test_a_tenth_is_held_back_and_at_least_one_horizon() -> None:
     assert max(s for i, s in listed(training) if i == 1) == 885
 
 
-def test_no_more_is_held_back_than_asked_but_one_horizon() -> None:
+def test_validation_takes_at_most_the_given_steps_but_one_horizon() -> None:
     _, validation = split(panel_of(100, 1000), 20, 15, 40)
     assert [s for i, s in listed(validation) if i == 0] == [85]
     assert [s for i, s in listed(validation) if i == 1] == list(range(960, 986))
@@ -88,27 +88,23 @@ def test_no_more_is_held_back_than_asked_but_one_horizon() -> None:
 
 
 def test_too_short_series_and_bad_settings_are_refused() -> None:
-    text = (
-        r"Got 2 series, the longest of 5 steps, where 6 are needed\. Hint: shorten the horizon, or give longer series"
-    )
-    with pytest.raises(DataError, match=rf"At least one series must hold one step .* {text}"):
+    text = r"Got 2 series, the longest of 5 steps, while 6 are needed\. Hint: shorten the horizon, or use longer series"
+    with pytest.raises(DataError, match=rf"At least one series must have one step .* {text}"):
         Candidates.of(panel_of(5, 2), 3, 5)
-    text = (
-        r"a training window before the part held back for validation\. Got 1 series, the longest of 10 steps, where 11"
-    )
+    text = r"a training window before its validation part\. Got 1 series, the longest of 10 steps, while 11"
     with pytest.raises(DataError, match=text):
         split(panel_of(10), 3, 5)
-    with pytest.raises(ConfigError, match=r"context must be at least 1 step\. Got 0\. Hint: give a larger context"):
+    with pytest.raises(ConfigError, match=r"context must be at least 1 step\. Got 0\. Hint: choose a larger context"):
         Candidates.of(panel_of(5), 0, 1)
-    with pytest.raises(ConfigError, match=r"horizon must be at least 1 step\. Got -1\. Hint: give a larger horizon"):
+    with pytest.raises(ConfigError, match=r"horizon must be at least 1 step\. Got -1\. Hint: choose a larger horizon"):
         Candidates.of(panel_of(5), 1, -1)
 
 
-@given(total=st.integers(1, 60), size=st.integers(1, 20), pile=st.integers(1, 30), seed=st.integers(0, 99))
-def test_an_epoch_holds_each_window_once(total: int, size: int, pile: int, seed: int) -> None:
+@given(total=st.integers(1, 60), size=st.integers(1, 20), part=st.integers(1, 30), seed=st.integers(0, 99))
+def test_an_epoch_holds_each_window_once(total: int, size: int, part: int, seed: int) -> None:
     source = Candidates.of(panel_of(total + 2), 2, 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_PILE", pile)
+        patch.setattr(module, "_PART", part)
         ordered = list(epoch(source, size))
         shuffled = list(epoch(source, size, np.random.default_rng(seed)))
         again = list(epoch(source, size, np.random.default_rng(seed)))
@@ -119,9 +115,9 @@ def test_an_epoch_holds_each_window_once(total: int, size: int, pile: int, seed:
     assert [listed(batch) for batch in again] == [listed(batch) for batch in shuffled]
 
 
-@pytest.mark.parametrize("pile", [2, 100])
-def test_every_order_of_an_epoch_is_equally_likely(pile: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PILE", pile)
+@pytest.mark.parametrize("part", [2, 100])
+def test_every_order_of_an_epoch_is_equally_likely(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PART", part)
     source, generator = Candidates.of(panel_of(5), 2, 1), np.random.default_rng(0)
     orders = [tuple(next(epoch(source, 3, generator)).start_B.tolist()) for _ in range(3000)]
     counts = np.unique(orders, axis=0, return_counts=True)[1]

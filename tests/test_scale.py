@@ -66,7 +66,7 @@ def test_values_that_are_not_observed_do_not_count_whatever_they_are() -> None:
 
 
 @pytest.mark.parametrize("kind", ["mean", "deviation"])
-def test_values_as_good_as_zero_have_a_scale_that_can_be_divided_by(kind: str) -> None:
+def test_tiny_values_have_a_scale_that_can_be_divided_by(kind: str) -> None:
     values_BC = np.array([[1e-44, 3e-44], [2e-36, 2e-36], [2e-30, 4e-30]], np.float32)
     found = scale(values_BC, np.ones((3, 2), bool), kind)
     assert found[:2].tolist() == [1e6 * float(np.finfo(np.float32).tiny)] * 2
@@ -88,7 +88,7 @@ def test_centre_and_scale_follow_the_unit_of_the_data_exactly(power: int, values
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("mean", 700.0), ("deviation", 700.0), ("one-plus-mean", 1.0)])
-def test_nothing_but_zeros_has_the_unit_as_its_scale(kind: str, expected: float) -> None:
+def test_a_history_of_zeros_has_the_unit_as_its_scale(kind: str, expected: float) -> None:
     zeros_BC = np.zeros((1, 5), np.float32)
     centre_B, scale_B = centre_and_scale(zeros_BC, np.ones((1, 5), bool), kind, np.array([700.0]))
     assert (centre_B.tolist(), scale_B.tolist()) == ([0], [expected])
@@ -108,7 +108,7 @@ def test_a_small_wave_on_a_high_level_is_as_large_as_any_other() -> None:
     np.testing.assert_allclose(size, np.array([1, 3]) * np.abs(wave).mean())
 
 
-def test_a_history_that_stood_still_has_a_scale_above_zero() -> None:
+def test_a_constant_history_has_a_scale_above_zero() -> None:
     values_BC = np.repeat(np.array([[5], [0], [7]], np.float32), 40, axis=1)
     observed_BC = np.repeat([[True], [True], [False]], 40, axis=1)
     centre, size = centre_and_scale(values_BC, observed_BC, "deviation", ONE)
@@ -117,7 +117,7 @@ def test_a_history_that_stood_still_has_a_scale_above_zero() -> None:
     np.testing.assert_allclose(scale(values_BC, observed_BC, "mean"), [5, 1, 1])
 
 
-def test_few_values_do_not_vouch_for_a_small_deviation() -> None:
+def test_a_history_of_few_values_has_a_larger_least_deviation() -> None:
     still = np.full((1, 10), 50, np.float32)
     sizes = [scale(still, np.arange(10)[None] < seen, "deviation").item() for seen in (1, 2, 5, 10)]
     np.testing.assert_allclose(sizes, [50, 12.5, 2, 0.5])

@@ -1,4 +1,4 @@
-"""Profiles: what is usual at the same phase of earlier seasons, and how sure that is."""
+"""Profiles: mean and spread of values at the same phase of earlier seasons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_week_of_days_has_its_mean_and_spread() -> None:
     assert there.all()
 
 
-def test_what_was_not_observed_does_not_count() -> None:
+def test_missing_values_do_not_count() -> None:
     values_BE = np.array([[7, 0, 5, 0]], np.float32)
     mean, spread, _ = profile_of(values_BE, values_BE != 0, range(1, 4), length=1)
     np.testing.assert_allclose([mean[0, 0], spread[0, 0]], [6, 1])
@@ -26,7 +26,7 @@ def test_what_was_not_observed_does_not_count() -> None:
 
 
 @given(step=st.integers(1, 50), count=st.integers(1, 30), horizon=st.integers(1, 200))
-def test_a_profile_looks_at_steps_known_before_the_horizon_and_at_no_nearer_than_it_must(
+def test_a_profile_reads_the_nearest_seasons_that_are_known_before_the_horizon(
     step: int, count: int, horizon: int
 ) -> None:
     back = Profile(step, count).back(horizon)

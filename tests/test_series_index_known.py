@@ -1,4 +1,4 @@
-"""A later panel is told in training's terms: numbers, ages, categories; what is new is unknown."""
+"""A later panel gets the numbers, ages and categories of training; new ones are unknown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def known_of(panel: Panel) -> SeriesIndex:
 
 
 def sized(*sizes: float, ids: tuple[str, ...] = ("a", "b", "c", "d")) -> Panel:
-    """Series of nothing but this value each."""
+    """Constant series of these values."""
     panel = named(ids[: len(sizes)], [0] * len(sizes))
     return replace(panel, values=np.repeat(np.array(sizes, np.float32), panel.lengths))
 
@@ -55,8 +55,8 @@ def test_the_age_of_a_time_does_not_depend_on_where_the_history_begins() -> None
 
 def test_categories_are_recoded_and_new_ones_are_unknown() -> None:
     known = known_of(named(("a", "b"), [0, 0], ("red", "blue")))
-    told = known.encode(named(("a", "b", "c"), [0, 0, 0], ("green", "blue", "red")))
-    assert told.static["colour"].codes.tolist() == [-1, 1, 0]
+    encoded = known.encode(named(("a", "b", "c"), [0, 0, 0], ("green", "blue", "red")))
+    assert encoded.static["colour"].codes.tolist() == [-1, 1, 0]
 
 
 def test_new_series_are_joined_after_the_known_ones() -> None:
@@ -64,25 +64,25 @@ def test_new_series_are_joined_after_the_known_ones() -> None:
     more = named(("c", "b"), [7, 7], ("green", "blue"))
     joined = known.joined(more, more.lengths)
     assert joined.ids == ("a", "b", "c")
-    assert (joined.born_A // HOUR).tolist() == [0, 3, 7]
+    assert (joined.first_A // HOUR).tolist() == [0, 3, 7]
     assert joined.categories == {"colour": ("red", "blue", "green")}
     again = SeriesIndex.from_dict(joined.to_dict())
     assert (again.ids, again.categories) == (joined.ids, joined.categories)
-    assert again.born_A.tolist() == joined.born_A.tolist()
+    assert again.first_A.tolist() == joined.first_A.tolist()
     np.testing.assert_array_equal(again.size_A, joined.size_A)
 
 
 def test_zeros_are_measured_in_the_size_of_their_series_or_else_of_a_typical_one() -> None:
     known = known_of(sized(0, -3, 8, 100))
-    told = known.encode(sized(9, 9, 9, 9, ids=("b", "a", "new", "d")))
-    assert told.units is not None
-    assert told.units.tolist() == [3, 8, 8, 100]
+    encoded = known.encode(sized(9, 9, 9, 9, ids=("b", "a", "new", "d")))
+    assert encoded.units is not None
+    assert encoded.units.tolist() == [3, 8, 8, 100]
 
 
 def test_a_panel_of_nothing_but_zeros_has_the_unit_one() -> None:
-    told = known_of(sized(0, 0)).encode(sized(0, 5))
-    assert told.units is not None
-    assert told.units.tolist() == [1, 1]
+    encoded = known_of(sized(0, 0)).encode(sized(0, 5))
+    assert encoded.units is not None
+    assert encoded.units.tolist() == [1, 1]
 
 
 @given(power=st.integers(-60, 60), sizes=st.lists(st.sampled_from([0.0, 0.1, 3.0, 7.7]), min_size=1, max_size=4))
@@ -100,7 +100,7 @@ def test_sizes_come_from_what_is_learned_and_from_nothing_after_it() -> None:
     assert SeriesIndex.of(late, np.array([30, 30])).size_A.tolist() == [2, 5]
 
 
-def test_a_size_once_known_stays_and_new_ones_are_joined() -> None:
+def test_known_sizes_stay_and_new_ones_are_joined() -> None:
     more = sized(50, 60, 70, ids=("c", "b", "a"))
     joined = known_of(sized(0, 3)).joined(more, more.lengths)
     assert (joined.ids, joined.size_A.tolist()) == (("a", "b", "c"), [70, 3, 50])
@@ -109,6 +109,6 @@ def test_a_size_once_known_stays_and_new_ones_are_joined() -> None:
 def test_a_model_saved_without_sizes_measures_zeros_in_ones_as_it_learned_them() -> None:
     state = known_of(sized(4, 5)).to_dict()
     del state["size"]
-    told = SeriesIndex.from_dict(state).encode(sized(4, 5))
-    assert told.units is not None
-    assert told.units.tolist() == [1, 1]
+    encoded = SeriesIndex.from_dict(state).encode(sized(4, 5))
+    assert encoded.units is not None
+    assert encoded.units.tolist() == [1, 1]

@@ -1,4 +1,4 @@
-"""`--set name=value`: each value read by its field's type, each mistake told with a way out."""
+"""`--set name=value`: each value is parsed by the type of its field, each wrong one refused with a hint."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_every_field_can_be_set() -> None:
     assert set(settable()) == expected | {"method", "features"}
 
 
-def test_settings_that_only_fit_together_are_changed_together() -> None:
+def test_settings_that_depend_on_each_other_are_changed_together() -> None:
     words = ["model.head_width=split", "model.heads=3", "model.width=48", "model.layers=2", "model.patterns=full,full"]
     changed = Changes.read(words).apply(presets.solar())
     assert (changed.model.heads, changed.model.width, changed.model.layer_patterns) == (3, 48, (full(), full()))
 
 
-def test_nothing_changes_nothing_and_a_later_word_holds() -> None:
+def test_no_changes_change_nothing_and_the_last_value_wins() -> None:
     assert not Changes.read([])
     assert Changes.read([]).apply(presets.wind()) == presets.wind()
     assert Changes.read(["train.lr=1", "train.lr=2"]).train == {"lr": 2.0}
@@ -67,8 +67,9 @@ def test_nothing_changes_nothing_and_a_later_word_holds() -> None:
     [
         ("model.layer=6", r"with the name of a setting\. Got model\.layer=6\. Hint: did you mean 'model\.layers'\?"),
         ("layers=6", r"Hint: did you mean 'model\.layers'\?"),
-        ("zzz=6", r"Hint: write for example --set model\.layers=6; docs/cli\.md lists them"),
+        ("zzz=6", r"Hint: write for example --set model\.layers=6; help\(logsparse\.config\) lists all settings"),
         ("train.held_back=9", r"Hint: it is called train\.validation_steps now"),
+        ("train.look_every=9", r"Hint: it is called train\.validate_every now"),
         ("model.layers", r"Got model\.layers\. Hint: write --set model\.layers=value"),
         ("context=9", r"--set does not change the context\. Got context=9\. Hint: give --context instead"),
         ("model.layers=six", r"model\.layers must be a whole number\. Got 'six'\. Hint: write model\.layers=6"),
@@ -82,11 +83,11 @@ def test_nothing_changes_nothing_and_a_later_word_holds() -> None:
         ("model.patterns=local:0", r"width must be at least 1\. Got 0"),
     ],
 )
-def test_a_mistake_is_told_with_a_way_out(word: str, text: str) -> None:
+def test_a_wrong_value_is_refused_with_a_hint(word: str, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         Changes.read([word])
 
 
-def test_values_that_do_not_fit_each_other_are_refused_by_the_settings_themselves() -> None:
+def test_values_that_contradict_each_other_are_refused_by_the_config() -> None:
     with pytest.raises(ConfigError, match="Split heads need a width that is a multiple of heads"):
         Changes.read(["model.head_width=split", "model.width=7", "model.heads=2"]).apply(presets.solar())

@@ -1,4 +1,4 @@
-"""Times are read in one way from every source, and no zone's odd days lose or invent one."""
+"""Times are read the same way from every source, and no time is lost or added on the odd days of a zone."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_days_without_a_midnight_are_days_and_forecasts_of_them_can_be_read(zone
     assert (str(again.freq), again.lengths.tolist()) == ("d", [10])
 
 
-def test_a_skipped_time_of_day_counts_as_itself_wherever_a_series_begins() -> None:
+def test_a_skipped_time_of_day_is_recognised_wherever_a_series_begins() -> None:
     times = (pd.date_range("2024-03-30", periods=5) + pd.Timedelta(hours=2, minutes=30)).tz_localize(
         "Europe/Berlin", nonexistent="shift_forward"
     )
@@ -142,7 +142,7 @@ def test_a_skipped_time_of_day_counts_as_itself_wherever_a_series_begins() -> No
     assert to_panel(alone, freq="D").freq.show(int(to_panel(alone, freq="D").starts[0])) == "2024-04-26"
 
 
-def test_two_days_with_a_change_of_the_clock_between_them_are_a_day_apart() -> None:
+def test_two_days_across_a_daylight_saving_change_are_one_day_apart() -> None:
     times = pd.DatetimeIndex(["2024-03-31", "2024-04-01"]).tz_localize("Europe/Berlin")
     assert str(to_panel(frame(times)).freq) == "d"
     months = pd.DatetimeIndex(["2024-03-01", "2024-04-01"]).tz_localize("Europe/Berlin")
@@ -150,12 +150,12 @@ def test_two_days_with_a_change_of_the_clock_between_them_are_a_day_apart() -> N
 
 
 @pytest.mark.parametrize("freq", ["6h", "12h"])
-def test_steps_that_are_even_in_utc_are_forecast_in_utc(freq: str) -> None:
+def test_steps_that_are_regular_in_utc_are_forecast_in_utc(freq: str) -> None:
     times = pd.date_range("2024-03-25", periods=40, freq=freq, tz="Europe/Berlin")
     assert SeasonalNaive(1).fit(frame(times[:-1])).predict()["ds"].tolist() == [times[-1]]
     for asked in (None, freq):
         wall = frame(pd.date_range("2024-03-25", periods=80, freq=freq).tz_localize("Europe/Berlin"))
-        with pytest.raises(DataError, match=f"steps of {freq} that are even on the clock of Europe/Berlin only"):
+        with pytest.raises(DataError, match=f"steps of {freq} that are regular only in Europe/Berlin time"):
             to_panel(wall, freq=asked)
 
 
@@ -167,11 +167,11 @@ def test_integers_of_any_width_are_times_if_they_fit() -> None:
         pl.Series([2**63, 2**63 + 1], dtype=pl.UInt64),
         [0, -(2**62)],
     ):
-        with pytest.raises(DataError, match=r"must lie below 2\^62. Got .* Hint: count from a later start"):
+        with pytest.raises(DataError, match=r"must be below 2\^62. Got .* Hint: count from a later start"):
             to_panel(pl.DataFrame({"ds": times, "y": 1.0}))
 
 
-def test_until_is_refused_where_it_is_no_time_of_ours() -> None:
+def test_until_is_refused_if_it_is_not_a_valid_time() -> None:
     odd: list[Any] = [np.datetime64(10**15, "s"), np.datetime64(2**62, "us"), np.datetime64("NaT")]
     odd += ["9" * 5000, 10**5000, "\ud800", object()]
     for until in odd:

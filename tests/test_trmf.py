@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import logsparse as ls
-from logsparse.baselines.trmf import TRMF, Doubles, _usual_lags, run_on
+from logsparse.baselines.trmf import TRMF, Doubles, _usual_lags, extend
 from logsparse.data.calendar import Freq
 from logsparse.data.panel import Panel
 from logsparse.errors import ConfigError, DataError
@@ -101,7 +101,7 @@ def test_some_of_the_fitted_series_in_any_order_may_come_later() -> None:
     np.testing.assert_allclose(found, whole[[20, 3, 7, 11, 1]], rtol=0.02)
 
 
-def test_steps_that_nobody_observed_are_bridged_by_the_weights() -> None:
+def test_unobserved_steps_are_bridged_by_the_weights() -> None:
     day = np.sin(np.arange(240) * np.pi / 6)
     values_ST = np.array([[1.0], [2.0], [-1.0]]) * day + 5
     values_ST[:, -5:] = np.nan
@@ -129,9 +129,9 @@ def test_a_series_that_leaps_far_out_of_its_range_does_not_carry_the_others_alon
 
 def test_weights_that_grow_without_end_are_held_within_a_range_of_what_was_seen() -> None:
     factors_KT = np.array([[-1.0, 0.0, 1.0]])
-    assert run_on(factors_KT, np.array([[2.0]]), [1], 4).tolist() == [[2.0, 3.0, 3.0, 3.0]]
-    assert run_on(factors_KT, np.array([[0.5, 1.0]]), [1, 2], 2).tolist() == [[0.5, 1.25]]
-    assert run_on(factors_KT, np.array([[1.0]]), [5], 3).tolist() == [[0.0, 0.0, -1.0]]
+    assert extend(factors_KT, np.array([[2.0]]), [1], 4).tolist() == [[2.0, 3.0, 3.0, 3.0]]
+    assert extend(factors_KT, np.array([[0.5, 1.0]]), [1, 2], 2).tolist() == [[0.5, 1.25]]
+    assert extend(factors_KT, np.array([[1.0]]), [5], 3).tolist() == [[0.0, 0.0, -1.0]]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_backtest_gives_the_median_alone_and_its_score() -> None:
 def test_other_quantiles_are_refused_before_anything_is_fitted() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"^TRMF forecasts one value a step, which stands as the median. Got quantiles 0.1, 0.9. "
+        match=r"^TRMF forecasts one value per step, which is its median. Got quantiles 0.1, 0.9. "
         r"Hint: leave quantiles out, or ask for \[0.5\]",
     ):
         ls.backtest(trmf(), "no such file", quantiles=[0.1, 0.9])

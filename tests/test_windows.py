@@ -1,4 +1,4 @@
-"""Batches against windows cut one by one; and nothing at or after the cutoff is ever touched."""
+"""Batches against windows cut one by one; nothing at or after the cutoff is read."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_scale_reads_the_history_and_nothing_else() -> None:
     assert batch.scale_B.tolist() == [4]
 
 
-def test_the_memory_is_used_again_and_a_clone_outlives_it() -> None:
+def test_the_memory_is_reused_and_a_clone_is_independent() -> None:
     panel = panel_of([60], holes=0)
     windows = Windows(panel, Features.fit(panel), context=8, horizon=4)
     first = windows(np.zeros(3, np.int64), np.array([10, 20, 30]))
@@ -242,7 +242,7 @@ def test_a_batch_moves_to_a_device_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize("lags", [(), (0,), (1, -3)])
-def test_lags_that_look_at_now_or_ahead_are_refused(lags: tuple[int, ...]) -> None:
+def test_lags_below_1_are_refused(lags: tuple[int, ...]) -> None:
     panel = panel_of([60])
     with pytest.raises(ConfigError, match=r"lags must be one or more numbers of steps, each at least 1\. Got \("):
         Windows(panel, Features.fit(panel), context=8, horizon=4, lags=lags)

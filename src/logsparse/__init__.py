@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-import logsparse.process  # noqa: F401 (from now on every fork is noticed)
+import logsparse.process  # noqa: F401 (registers the check for forked processes)
 
 if TYPE_CHECKING:
     from logsparse import presets
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __version__ = version("logsparse")
 
-# Loaded on first use, so that `logsparse --help` and `import logsparse` need neither torch nor polars.
+# Name -> module, imported on first use: `logsparse --help` and `import logsparse` need neither torch nor polars.
 _HOMES = {
     "ConvAttention": "attention.layer",
     "attend": "attention.attend",
@@ -98,13 +98,10 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _HOMES and name not in _MODULES:
         raise AttributeError(f"module 'logsparse' has no attribute {name!r}")
-    found = import_module(f"logsparse.{_MODULES[name]}") if name in _MODULES else _named(name)
-    globals()[name] = found
-    return found
-
-
-def _named(name: str) -> object:
-    return getattr(import_module(f"logsparse.{_HOMES[name]}"), name)
+    module = import_module(f"logsparse.{_MODULES.get(name) or _HOMES[name]}")
+    value = module if name in _MODULES else getattr(module, name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

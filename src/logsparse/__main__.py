@@ -1,4 +1,4 @@
-"""`python -m logsparse` is the command `logsparse`."""
+"""`python -m logsparse`: the command `logsparse`."""
 
 from logsparse.cli import main
 

@@ -1,11 +1,11 @@
-"""The command `logsparse`: words in, tables and files out. Each command is a file of `commands`, or an entry point."""
+"""The command `logsparse`: arguments in, tables and files out. Commands are files of `commands`, or entry points."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Annotated
 
@@ -21,24 +21,36 @@ from logsparse.commands.report import report
 from logsparse.commands.score import score
 from logsparse.errors import ConfigError, LogsparseError, escaped
 
-# What a shell makes of Ctrl-C.
+# Exit code after Ctrl-C, as shells report it.
 STOPPED = 130
 
-# Without markup: what stands in brackets in a help text is the default where none is named.
+EXAMPLES: dict[Callable[..., None], str] = {
+    check: "logsparse check sales.csv",
+    fit: "logsparse fit sales.csv --horizon 28 -o model",
+    predict: "logsparse predict model -o forecast.csv",
+    backtest: "logsparse backtest model newer.csv --windows 4 -o results.parquet",
+    score: "logsparse score results.parquet --by unique_id",
+    report: "logsparse report results.parquet --model model -o report.html",
+    attend: "logsparse attend model --series store_12 -o attention.svg",
+    pattern: "logsparse pattern logsparse --length 96 --draw pattern.svg",
+}
+"""The commands in the order of the help, and an example of each."""
+
+# Without markup, since help texts show some defaults in brackets.
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-for command in (check, fit, predict, backtest, score, report, attend, pattern):
-    app.command()(command)
-# Commands that this package does not know by name: those of the paper, and those of any other package.
+for command, example in EXAMPLES.items():
+    app.command(epilog=f"Example: {example}")(command)
+# Entry points: the commands of the paper, and those of other packages.
 for entry in sorted(entry_points(group="logsparse.commands")):
-    found = entry.load()
-    if isinstance(found, typer.Typer):
-        app.add_typer(found, name=entry.name)
+    loaded = entry.load()
+    if isinstance(loaded, typer.Typer):
+        app.add_typer(loaded, name=entry.name)
     else:
-        app.command(entry.name)(found)
+        app.command(entry.name)(loaded)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         from logsparse import __version__
 
         typer.echo(f"logsparse {__version__}")
@@ -51,24 +63,25 @@ def _logsparse(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
     ] = False,
 ) -> None:
-    """Forecast many related series with a long past, with honest uncertainty."""
+    """Probabilistic forecasts of many related time series."""
 
 
 def main() -> None:
-    """A user's mistake is one line and exit code 2, never a traceback."""
+    """Run the command; an error of the user is one line and exit code 2, without a traceback."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        # Like Ctrl-C, before a training has begun too.
+        # SIGTERM acts like Ctrl-C, also before training starts.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        _check_words(sys.argv[1:])
+        _check_arguments(sys.argv[1:])
         status = app(prog_name="logsparse", standalone_mode=False)
     except LogsparseError as error:
         typer.echo(f"logsparse: {error}", err=True)
         sys.exit(2)
     except typer.TyperException as error:
         if message := error.format_message().strip():
-            # Words that are missing altogether get the whole help, as it is.
-            typer.echo(message if message.startswith("Usage: ") else escaped(f"logsparse: {_told(error)}"), err=True)
+            # Without any argument, the message is the help text.
+            text = message if message.startswith("Usage: ") else escaped(f"logsparse: {_with_hint(error)}")
+            typer.echo(text, err=True)
         sys.exit(2)
     except OSError as error:
         typer.echo(escaped(f"logsparse: {error}"), err=True)
@@ -80,21 +93,21 @@ def main() -> None:
     sys.exit(status or 0)
 
 
-def _check_words(words: Sequence[str]) -> None:
-    """An empty path would mean the current folder: most likely a shell variable was not set."""
-    if "" in words:
+def _check_arguments(arguments: Sequence[str]) -> None:
+    """Refuse an empty argument: it is most likely an unset shell variable, and as a path it is the current folder."""
+    if "" in arguments:
         raise ConfigError(
             "No argument of a command may be empty.",
-            got=f"'' as argument {words.index('') + 1}",
-            hint="check that the variables of the command line are set.",
+            got=f"'' as argument {arguments.index('') + 1}",
+            hint="check that the shell variables of the command are set.",
         )
 
 
-def _told(error: typer.TyperException) -> str:
-    """In the words of our own errors; a mistyped option gets the nearest one."""
+def _with_hint(error: typer.TyperException) -> str:
+    """Return the message in the form of our own errors, with the nearest option or command as a hint."""
     if near := getattr(error, "possibilities", None):
         return f"{error.message}. Hint: did you mean '{near[0]}'?"
     rule, guessed, near = error.format_message().rstrip(".").partition(" Did you mean ")
     context = getattr(error, "ctx", None)
-    way = f"did you mean {near}" if guessed else f"see `{context.command_path if context else 'logsparse'} --help`."
-    return f"{rule.rstrip('.')}. Hint: {way}"
+    hint = f"did you mean {near}" if guessed else f"see `{context.command_path if context else 'logsparse'} --help`."
+    return f"{rule.rstrip('.')}. Hint: {hint}"

@@ -1,10 +1,10 @@
-"""Settings of a run, frozen and checked; plain values in JSON and back. A sentence under a field is its help text."""
+"""Settings of a run -> frozen, checked dataclasses, and plain values for JSON and back."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 Method = Literal["ancestral", "mean-path", "two-way", "direct"]
 
 _PLURAL = {int: "whole numbers", str: "names", Pattern: "patterns"}
-# Kinds that JSON knows, and how a value of numpy is recognised as one of them.
+# Types of JSON: what errors call them, and the test for them, which numpy's values pass too.
 _PLAIN: dict[type, tuple[str, Callable[[Any], bool]]] = {
     bool: ("True or False", is_truth),
     int: ("a whole number", is_whole),
@@ -26,7 +26,7 @@ _PLAIN: dict[type, tuple[str, Callable[[Any], bool]]] = {
     str: ("a name", lambda value: isinstance(value, str)),
 }
 
-# Far above what any machine can serve, so that a slip of the hand is refused at once and not by the memory.
+# Far above what any machine can hold: a typing error is refused at once instead of exhausting the memory.
 _MOST_OF_MODEL = {"layers": 1000, "heads": 1000, "kernel": 100_000, "embedding": 100_000, "width": 100_000}
 _MOST_OF_TRAINING = {
     "batch": 10**7,
@@ -42,7 +42,7 @@ _MOST_OF_TRAINING = {
 _MOST_OF_WINDOW = {"context": 10**6, "horizon": 10**5}
 
 RENAMED = {"held_back": "validation_steps", "look_every": "validate_every"}
-"""Settings of `TrainConfig` by the names that version 0.1.0 saved them under."""
+"""Settings of `TrainConfig`: name in version 0.1.0 -> name now."""
 
 
 def _require(rule: str, holds: bool, got: object, hint: str = "see `help(logsparse.config)`.") -> None:
@@ -58,16 +58,16 @@ def _require_counts(config: object, most: Mapping[str, int]) -> None:
 
 
 def _settle(config: object) -> None:
-    """Every setting is of the kind its field says: anything else would fail far away, or silently count as another.
+    """Convert every setting to the type of its field, or raise ConfigError.
 
-    Values of numpy become Python's, lists and arrays become tuples: settings compare, and go into JSON.
+    Values of numpy become Python's, lists and arrays become tuples, so that settings compare and go into JSON.
     """
     for name, kind in get_type_hints(type(config)).items():
         object.__setattr__(config, name, _of_kind(name, getattr(config, name), kind))
 
 
 def _of_kind(name: str, value: Any, kind: Any) -> Any:
-    """The value as one of this kind, or an error in its name."""
+    """Return the value as one of this type; raise ConfigError with the name of the setting otherwise."""
     if get_origin(kind) is UnionType:
         (other,) = (part for part in get_args(kind) if part is not NoneType)
         return None if value is None else _of_kind(name, value, other)
@@ -88,46 +88,93 @@ def _of_kind(name: str, value: Any, kind: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """The network. The defaults are the paper's."""
+class _Settings:
+    """Base of the dataclasses below: their repr shows what differs from the defaults."""
+
+    def __repr__(self) -> str:
+        shown_fields = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if not _is_default(self, f)]  # type: ignore[arg-type]
+        return f"{type(self).__name__}({', '.join(shown_fields)})"
+
+
+def _is_default(config: object, setting: Field[Any]) -> bool:
+    made = setting.default if setting.default_factory is MISSING else setting.default_factory()
+    return bool(getattr(config, setting.name) == made)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ModelConfig(_Settings):
+    """Settings of the network; the defaults are those of the paper.
+
+    Parameters
+    ----------
+    layers
+        Number of blocks of attention and feed-forward.
+    heads
+        Number of attention heads per block.
+    kernel
+        Width in steps of the causal convolution that makes queries and keys; 1 is canonical attention.
+    patterns
+        Which past steps attention sees: one pattern for all layers, or one per layer.
+    width
+        Channels of the residual stream; None: the concatenated inputs are the stream, without a projection.
+    head_width
+        Channels per head: "full" is the whole width, as in the paper, "split" is width / heads.
+    norm
+        LayerNorm after each residual sum, as in the paper ("post"), or before each sublayer ("pre").
+    embedding
+        Channels of the position and series embeddings, which are summed.
+    embed_series
+        Whether each series has an embedding of its own.
+    unknown_series
+        Share of training windows whose series is hidden, so that new series can be forecast.
+    lags
+        Past values given as inputs, in steps back; 1 is the previous value.
+    profiles
+        Mean and spread of past values given as inputs: 24x7 is every 24 steps back, seven times.
+    scale
+        What values are divided by: 1 + mean absolute value of the history (as in DeepAR), that mean alone, or the mean
+        absolute deviation, with the mean subtracted.
+    see_missing
+        Whether the inputs mark which lagged values were observed.
+    anchor
+        Whether the location is predicted as a correction to a learned mix of the lagged values.
+    lowest
+        Lower bound of every forecast; None: no bound.
+    dropout
+        Dropout rate of attention weights, attention output and feed-forward output in training.
+    likelihood
+        Family of the predicted distribution, such as gaussian or student-t.
+
+    Raises
+    ------
+    ConfigError
+        If a setting has a wrong type or value, or settings contradict each other.
+
+    Examples
+    --------
+    >>> import logsparse as ls
+    >>> ls.ModelConfig(layers=2, patterns=[ls.patterns.logsparse()])
+    ModelConfig(layers=2, patterns=(logsparse(base=2),))
+    """
 
     layers: int = 3
-    """Blocks of attention and feed-forward."""
     heads: int = 8
-    """Attention heads of a block."""
     kernel: int = 9
-    """Width of the causal convolution that makes queries and keys, in steps; 1 is canonical attention."""
     patterns: tuple[Pattern, ...] = field(default_factory=lambda: (full(),))
-    """Which cells attention sees: one pattern for all layers, or one a layer."""
     width: int | None = None
-    """Channels of the residual stream; none: the concatenated inputs are the stream, without a projection."""
     head_width: Literal["full", "split"] = "full"
-    """Channels of a head: the whole width each, as in the paper, or width / heads."""
     norm: Literal["post", "pre"] = "post"
-    """LayerNorm after each residual sum, as in the paper, or before each sublayer."""
     embedding: int = 20
-    """Channels of the position and series embeddings, which are summed."""
     embed_series: bool = True
-    """Whether each series has an embedding of its own."""
     unknown_series: float = 0.0
-    """Share of training windows whose series counts as unknown, so that new series can be forecast."""
     lags: tuple[int, ...] = (1,)
-    """Earlier values given as inputs, in steps back; 1 is the previous value."""
     profiles: tuple[str, ...] = ()
-    """Mean and spread of earlier values given as inputs: 24x7 is every 24 steps back, seven times."""
     scale: Literal["one-plus-mean", "mean", "deviation"] = "one-plus-mean"
-    """What values are divided by: 1 + mean size of the history (DeepAR), that size, or its deviation from its mean."""
     see_missing: bool = False
-    """Whether the inputs say which lagged values were observed."""
     anchor: bool = False
-    """Whether the location is told as a correction to a mix of the lagged values, whose weights are learned."""
     lowest: float | None = None
-    """No forecast is below this value; none: there is no bound."""
     dropout: float = 0.1
-    """Share dropped of attention weights, attention output and feed-forward output in training."""
     likelihood: str = "gaussian"
-    """Family of the predicted distribution: gaussian, student-t, negative-binomial, zero-inflated."""
 
     def __post_init__(self) -> None:
         _settle(self)
@@ -151,12 +198,7 @@ class ModelConfig:
             self.profiles,
             "write profiles=('24x7', '168x4') for a week of days and a month of weeks.",
         )
-        _require(
-            "Counts and zeros keep their zero: their scale must not be the deviation from a mean.",
-            self.scale != "deviation" or self.likelihood not in ("negative-binomial", "zero-inflated"),
-            f"scale={self.scale!r}, likelihood={self.likelihood!r}",
-            "set scale='mean', or likelihood='student-t'.",
-        )
+        _require_scale(self.likelihood, self.scale)
         split_fits = self.head_width == "full" or (self.width is not None and self.width % self.heads == 0)
         _require(
             "Split heads need a width that is a multiple of heads.",
@@ -167,52 +209,86 @@ class ModelConfig:
 
     @property
     def layer_patterns(self) -> tuple[Pattern, ...]:
-        """The pattern of each layer."""
+        """Pattern of each layer."""
         return self.patterns * self.layers if len(self.patterns) == 1 else self.patterns
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainConfig:
-    """The training. The defaults are the paper's, where it tells."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TrainConfig(_Settings):
+    """Settings of the training; the defaults are those of the paper where it states them.
+
+    Parameters
+    ----------
+    batch
+        Number of windows per step, over all processes.
+    windows
+        Size of a set of windows that is drawn once and passed over `epochs` times; None: new windows at every step.
+    epochs
+        Number of passes over the set; with new windows at every step, how many times `steps_per_epoch` steps.
+    steps_per_epoch
+        Number of steps per epoch when windows are new at every step.
+    validate_every
+        Number of steps between two validations, at most an epoch; the weights with the lowest loss are kept.
+    weighted
+        Whether windows are drawn with probability proportional to their scale.
+    loss_on
+        Positions in the training loss: all, the horizon, or both with the horizon weighted as much as the history.
+    optimiser
+        Update rule.
+    schedule
+        Course of the learning rate.
+    lr
+        Highest learning rate.
+    weight_decay
+        Decoupled weight decay of adamw and bertadam; biases and norms are excluded.
+    clip
+        Gradient norm above which gradients are scaled down.
+    average
+        Decay of the moving average of the weights, which is then validated and kept; 0: no average.
+    patience
+        Number of epochs without a lower validation loss before training stops; None: no early stopping.
+    validation_windows
+        Number of validation windows used, spread evenly over all of them.
+    minutes
+        Time after which training stops at the next step, so that results depend on the clock; None: no limit.
+    seeds
+        Number of runs from different seeds; the one with the lowest validation loss is kept.
+    validation_steps
+        Most steps per series held back for validation: a tenth of the series up to this number, at least one horizon.
+    precision
+        Number type of the matrix products.
+
+    Raises
+    ------
+    ConfigError
+        If a setting has a wrong type or value.
+
+    Examples
+    --------
+    >>> import logsparse as ls
+    >>> ls.TrainConfig(batch=32, lr=3e-4)
+    TrainConfig(batch=32, lr=0.0003)
+    """
 
     batch: int = 64
-    """Windows of a step, over all processes."""
     windows: int | None = None
-    """Size of a set of windows drawn once and passed over `epochs` times; none: fresh draws at every step."""
     epochs: int = 20
-    """Passes over the set; with fresh draws, how many times `steps_per_epoch` steps are taken."""
     steps_per_epoch: int = 500
-    """Steps of an epoch when draws are fresh."""
     validate_every: int = 100
-    """Steps between two looks at the validation windows, each of which may give the best weights; an epoch at most."""
     weighted: bool = True
-    """Whether windows are drawn with probability proportional to their scale."""
     loss_on: Literal["all", "horizon", "both"] = "all"
-    """Positions that count in the training loss; both: the horizon as much as the history."""
     optimiser: Literal["adam", "adamw", "bertadam"] = "adam"
-    """Update rule."""
     schedule: Literal["constant", "one-cycle", "warmup-decay"] = "constant"
-    """Course of the learning rate."""
     lr: float = 1e-3
-    """Highest learning rate."""
     weight_decay: float = 0.01
-    """Decoupled weight decay of adamw and bertadam; biases and norms are spared."""
     clip: float = 1.0
-    """Gradient norm above which gradients are scaled down."""
     average: float = 0.0
-    """Decay of the moving average of the weights (0: none); the average is validated and kept."""
     patience: int | None = 5
-    """Epochs without a better look at validation before training stops; none: never."""
     validation_windows: int = 1024
-    """Validation windows looked at, spread evenly over all there are."""
     minutes: float | None = None
-    """Time after which training stops at the next step, so that the result follows the clock; none: no limit."""
     seeds: int = 1
-    """Runs from different seeds; the one with the lowest validation loss is kept."""
     validation_steps: int | None = None
-    """Most steps of each series held back for validation: a tenth of it, no more than this, one horizon at least."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Number type of the matrix products."""
 
     def __post_init__(self) -> None:
         _settle(self)
@@ -227,18 +303,45 @@ class TrainConfig:
         _require("minutes must be above 0.", self.minutes is None or self.minutes > 0, self.minutes)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """One run: what a window is, the network, the training."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Config(_Settings):
+    """All settings of a run: its windows, network and training.
+
+    Parameters
+    ----------
+    context
+        Number of past steps the network sees.
+    horizon
+        Number of steps to forecast.
+    method
+        Way of forecasting: "ancestral" feeds sampled values back, "mean-path" the mean, as the paper's authors did,
+        "direct" forecasts all steps at once, "two-way" averages ancestral and direct.
+    features
+        Calendar features; None: those that follow from the frequency.
+    model
+        Settings of the network.
+    train
+        Settings of the training.
+
+    Raises
+    ------
+    ConfigError
+        If a setting has a wrong type or value.
+
+    Examples
+    --------
+    >>> import logsparse as ls
+    >>> config = ls.Config(context=168, horizon=24, model=ls.ModelConfig(layers=2))
+    >>> config
+    Config(context=168, horizon=24, model=ModelConfig(layers=2))
+    >>> ls.Config.from_dict(config.to_dict()) == config
+    True
+    """
 
     context: int
-    """Steps of history the model sees."""
     horizon: int
-    """Steps to forecast."""
     method: Method = "ancestral"
-    """A path is fed its own samples, or the mean, as the authors did; direct: all steps at once; two-way: both."""
     features: tuple[str, ...] | None = None
-    """Calendar features; none: those that follow from the frequency."""
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
 
@@ -248,22 +351,22 @@ class Config:
 
     @property
     def length(self) -> int:
-        """Steps of a window."""
+        """Number of steps of a window."""
         return self.context + self.horizon
 
     @property
     def masks_future_lags(self) -> bool:
-        """Whether most training windows hide what is not known at their forecast start: to tell all steps at once."""
+        """True if most training windows hide the values after their forecast start: needed by direct and two-way."""
         return self.method in ("two-way", "direct")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return the settings as plain values for JSON."""
         model = {**asdict(self.model), "patterns": [pattern.to_dict() for pattern in self.model.patterns]}
         return {**asdict(self), "model": model}
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave; what is left out has its default, an unknown setting is an error."""
+        """Return the settings that `to_dict` wrote; missing ones have their default, unknown ones raise ConfigError."""
         model = dict(settings.get("model", {}))
         if "patterns" in model:
             model["patterns"] = tuple(Pattern.from_dict(pattern) for pattern in model["patterns"])
@@ -273,10 +376,27 @@ class Config:
 
 
 _SINGULAR = {
-    Pattern: "a pattern of `logsparse.attention`",
+    Pattern: "a pattern of `logsparse.patterns`",
     ModelConfig: "a ModelConfig",
     TrainConfig: "a TrainConfig",
 }
+
+
+def _require_scale(likelihood: str, scale: str) -> None:
+    """Raise ConfigError for a likelihood that is not known, or one that does not allow the scale."""
+    if likelihood == ModelConfig.likelihood:  # allows every scale; the others need torch to be imported
+        return
+    from logsparse.model.likelihood import LIKELIHOODS
+    from logsparse.model.likelihood import likelihood as named
+
+    family = named(likelihood)
+    allowed = [name for name, other in LIKELIHOODS.items() if scale in other.scales]
+    _require(
+        f"The scale of likelihood {likelihood!r} must be one of {', '.join(family.scales)}.",
+        scale in family.scales,
+        f"scale={scale!r}",
+        f"set scale={family.scales[-1]!r}, or likelihood={allowed[-1]!r}.",
+    )
 
 
 def _build(kind: type[T], settings: Mapping[str, Any]) -> T:

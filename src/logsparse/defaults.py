@@ -1,4 +1,4 @@
-"""Panel + horizon -> the settings of a run, for a user who names nothing else. What no data can fill is refused."""
+"""Panel and horizon -> settings of a run. Settings and values that a network cannot use are refused here."""
 
 from __future__ import annotations
 
@@ -16,57 +16,62 @@ from logsparse.data.calendar import DAY, Freq
 from logsparse.data.features import features_for
 from logsparse.data.panel import Floats, Panel
 from logsparse.errors import ConfigError, DataError
+from logsparse.model.likelihood import likelihood
 
-# From this share of exact zeros on, zero is a value of its own: night, or no sale today.
+# From this share of exact zeros on, zero has a meaning of its own: night, or no sale.
 _MANY_ZEROS = 0.1
-# Counts up to here are told apart from each other; larger ones are as good as continuous.
+# Counts up to here are modelled as counts; larger ones as continuous values.
 _SMALL_COUNT = 50
-# Of the squared step that independent counts of the same mean take.
+# Least share of the squared difference that independent counts of the same mean have.
 _COUNT_LIKE = 0.5
-# The shortest context taken unasked, where the data have it: a clock without a season says nothing of how far to look.
+# Shortest default context, where the data have it: without a season the step does not say how far to look back.
 _SHORTEST = 24
-# The longest context taken unasked: beyond, every step of training costs more than it brings.
+# Longest default context: beyond it, every training step costs more than it gains.
 _LONGEST = 336
-# A batch gathers every step that its lags reach back over: a year of quarter hours is the most.
+# Longest default lag, a year of quarter hours: a batch gathers every step that its lags reach.
 _FARTHEST_LAG = 40_000
-# A year ago must be nearer than this share of half a year ago: less would let every drift in, more shut holidays out,
-# which are few. One short series passes by chance now and then; such lags do no harm (docs/LOG.md).
+# Values of a year ago must be nearer than this share of the distance to half a year ago. A higher share would admit
+# mere drift, a lower one would exclude holidays, which are few. A short series may pass by chance; such lags do no
+# harm (docs/LOG.md).
 _NEARER = 0.97
 _ONCE_A_YEAR = ("month", "day_of_year")
 _YEAR = 365 * DAY
 
 log = logging.getLogger("logsparse")
 
-# What a network is given at most: its forecasts may lie 1e8 scales away (a count of large dispersion, drawn from its
-# last ten-millionth), and two of them are added up in float32, which ends at 3.4e38.
+# Largest value a network accepts: forecasts may lie 1e8 scales away (the last ten-millionth of a count of large
+# dispersion), and two of them are added in float32, which ends at 3.4e38.
 LARGEST = 1e30
 
 
 def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
-    """Context, lags, profiles and features from the frequency and the lengths, the likelihood from the values."""
+    """Return the default settings for this panel.
+
+    Context, lags, profiles and features follow from the frequency and the lengths, the likelihood from the values.
+    """
     context = _context(panel, horizon) if context is None else context
     config = presets.default(context, horizon)
-    likelihood = likelihood_for(panel)
+    family = likelihood(likelihood_for(panel))
     model = replace(
         config.model,
         lags=_lags(panel),
         profiles=_profiles(panel),
-        likelihood=likelihood,
-        scale="deviation" if likelihood == "student-t" else "mean",
-        lowest=0.0 if _ends_at_zero(_live_values(panel)) else None,
+        likelihood=family.name,
+        scale="deviation" if "deviation" in family.scales else "mean",
+        lowest=0.0 if _is_bounded_by_zero(_live_values(panel)) else None,
     )
-    # The newest past says most of what comes: no more of it is held back than it takes to validate.
-    train = replace(config.train, validation_steps=7 * _season(panel.freq) + horizon)
+    # The newest values matter most for the forecast: hold back no more of them than validation needs.
+    train = replace(config.train, validation_steps=7 * panel.freq.season + horizon)
     return replace(config, features=_features(panel), model=model, train=train)
 
 
 def check_agrees(config: object, *, horizon: int, context: int | None) -> None:
-    """A config says both of them already."""
+    """Raise ConfigError if `config` is not a Config, or has another horizon or context than those given."""
     if not isinstance(config, Config):
         raise ConfigError(
-            "config must be a logsparse.config.Config.",
+            "config must be a logsparse.Config.",
             got=f"{config!r}",
-            hint="take one of logsparse.presets, or Config.from_dict(settings).",
+            hint="use one of logsparse.presets, or Config.from_dict(settings).",
         )
     for name, asked, there in (("horizon", horizon, config.horizon), ("context", context, config.context)):
         if asked is not None and asked != there:
@@ -78,8 +83,8 @@ def check_agrees(config: object, *, horizon: int, context: int | None) -> None:
 
 
 def check_size(panel: Panel) -> None:
-    """Values so large that sums of forecasts would overflow are refused by the name of their series."""
-    # As float32, in which the values are: the limit itself is none too large.
+    """Raise DataError if a value is so large that sums of forecasts would overflow."""
+    # Compared in float32, the type of the values, so that the limit itself passes.
     large = np.flatnonzero(np.abs(panel.values) > np.float32(LARGEST))
     for cell in large.tolist():
         series = int(np.searchsorted(panel.indptr, cell, side="right")) - 1
@@ -92,7 +97,7 @@ def check_size(panel: Panel) -> None:
 
 
 def check_reach(config: Config, panel: Panel) -> None:
-    """A context or lag that nothing can fill would cost memory and teach nothing."""
+    """Raise ConfigError if context, lags or profiles reach back further than the longest series."""
     longest, profiles = int(panel.lengths.max()), [int(profile.split("x")[0]) for profile in config.model.profiles]
     asked = {
         "context": config.context,
@@ -109,9 +114,9 @@ def check_reach(config: Config, panel: Panel) -> None:
 
 
 def warn_of_depth(config: Config) -> None:
-    """Log a warning if the patterns cannot bring the whole window to its last step within the layers there are.
+    """Log a warning if the last step of a window cannot attend to all of it, even indirectly, within the layers.
 
-    No warning where a lag reaches back over the whole context, as in the default: far values then come in as inputs.
+    No warning if a lag reaches back over the whole context, as by default: distant values are inputs then.
     """
     model = config.model
     if max(model.lags) >= config.context:
@@ -128,115 +133,115 @@ def warn_of_depth(config: Config) -> None:
 
 
 def layers_needed(patterns: Sequence[Pattern], length: int) -> int | None:
-    """The fewest layers after which the last step has received all others; None if no number will do.
+    """Return the fewest layers through which the last step depends on all others; None if no number suffices.
 
-    The layers take the patterns in turn, the one next to the output first.
+    Layers use the patterns in turn, starting from the output.
     """
-    heard = np.zeros(length, bool)
-    heard[-1] = True
+    reached = np.zeros(length, bool)
+    reached[-1] = True
     layers = idle = 0
-    while not heard.all():
+    while not reached.all():
         if idle == len(patterns):
             return None
-        before, pattern = heard, patterns[layers % len(patterns)]
-        heard = before.copy()
+        before, pattern = reached, patterns[layers % len(patterns)]
+        reached = before.copy()
         for distance in pattern.distances(length):
-            heard[: length - distance] |= before[distance:]
+            reached[: length - distance] |= before[distance:]
         dense = np.flatnonzero(before[: pattern.dense_rows])
-        heard[: dense[-1] + 1 if dense.size else 0] = True
-        idle = idle + 1 if (heard == before).all() else 0
+        reached[: dense[-1] + 1 if dense.size else 0] = True
+        idle = idle + 1 if (reached == before).all() else 0
         layers += 1
     return layers
 
 
 def likelihood_for(panel: Panel) -> str:
-    """The family whose support and shape fit the values seen."""
+    """Return the name of the likelihood whose support and shape fit the observed values."""
     seen = _live_values(panel)
     if seen.size == 0 or seen.min() < 0:
         return "student-t"
     small = np.quantile(seen, 0.9) <= _SMALL_COUNT and (seen == np.floor(seen)).all() and seen.max() > 1
-    if small and _jumps_like_counts(panel):
+    if small and _differ_like_counts(panel):
         return "negative-binomial"
-    return "zero-inflated" if _ends_at_zero(seen) else "student-t"
+    return "zero-inflated" if _is_bounded_by_zero(seen) else "student-t"
 
 
-def _jumps_like_counts(panel: Panel) -> bool:
-    """Independent counts differ from those before them by twice their mean, squared; whole degrees by far less."""
+def _differ_like_counts(panel: Panel) -> bool:
+    """Return True if differences are as large as those of independent counts, whose mean square is twice the mean."""
     ratios = [np.nanmean(np.diff(values) ** 2) / 2 / np.nanmean(values) for values in _moving(panel)]
     return not ratios or float(np.median(ratios)) >= _COUNT_LIKE
 
 
 def _moving(panel: Panel) -> Iterator[NDArray[np.float64]]:
-    """The series that have neighbours to compare and are not all zero."""
+    """Yield the series that have two observed neighbours and are not all zero."""
     for series in range(len(panel)):
-        # Squares and sums of single floats may be infinite.
+        # Squares and sums of float32 may overflow.
         values = panel[series].astype(np.float64)
         if np.nansum(values) > 0 and not np.isnan(np.diff(values)).all():
             yield values
 
 
 def seen_values(panel: Panel) -> Floats:
-    """Every value observed, of all series in a row."""
+    """Return the observed values of all series."""
     values: Floats = np.concatenate([panel[i] for i in range(len(panel))])
     return values[~np.isnan(values)]
 
 
 def _live_values(panel: Panel) -> Floats:
-    """Of the series that are not all zero, if there are any: a dead one says nothing of the others."""
+    """Return the observed values of the series that are not all zero; of all series if every one is."""
     live = [panel[i] for i in range(len(panel)) if np.nanmax(np.abs(panel[i]), initial=0) > 0]
     values: Floats = np.concatenate(live) if live else panel.values
     return values[~np.isnan(values)]
 
 
-def _ends_at_zero(seen: Floats) -> bool:
-    """Zero is often met and never passed: night, or no sale. That no value was below it yet would not be enough."""
+def _is_bounded_by_zero(seen: Floats) -> bool:
+    """Return True if zero is frequent and nothing lies below it, as at night or without sales."""
     return bool(seen.size and seen.min() >= 0 and (seen == 0).mean() >= _MANY_ZEROS)
 
 
 def _context(panel: Panel, horizon: int) -> int:
-    """A week of hours and finer steps, else some seasons; never more than half the series are long enough for."""
-    season = _season(panel.freq)
+    """Return a week for hours and finer steps, else four seasons; less if half of the series are shorter."""
+    season = panel.freq.season
     wanted = max(7 * season if _is_fine(panel.freq) else 4 * season, 2 * horizon, _SHORTEST)
     room = int(np.median(panel.lengths)) - 3 * horizon
     return max(1, min(wanted, max(room, horizon), max(_LONGEST, 2 * horizon)))
 
 
 def _lags(panel: Panel) -> tuple[int, ...]:
-    """The values before, and those around the same phase of earlier seasons, as far as most series reach."""
-    season = _season(panel.freq)
+    """Return the last steps and those around the same phase of earlier seasons, as far back as most series reach."""
+    season = panel.freq.season
     seasons = [1, 2, 7] if _is_fine(panel.freq) else [1, 2]
     around = [many * season + d for many in seasons for d in (-1, 0, 1)] + [3 * season, 4 * season]
     weekly = [14 * season] if _is_fine(panel.freq) else []
     longest = int(np.median(panel.lengths)) // 2
     seasonal = [*around, *weekly] if season > 1 else []
     near = {lag for lag in (2, 3, *seasonal) if 1 < lag <= longest}
-    return (1, *sorted(near), *_a_year_ago(panel))
+    return (1, *sorted(near), *_year_lags(panel))
 
 
-def _a_year_ago(panel: Panel) -> tuple[int, ...]:
-    """The same weekday 52 and 53 weeks ago, where a third of what is learned has it: holidays come round like that."""
+def _year_lags(panel: Panel) -> tuple[int, ...]:
+    """Return 52 and 53 weeks, for holidays, if the series repeat yearly and a third of the history has such a past."""
     freq = panel.freq
     week = 7 * DAY // freq.count if freq.kind == "tick" and DAY % freq.count == 0 else 0
     within_reach = 0 < 53 * week <= min(np.median(panel.lengths) * 2 / 3, _FARTHEST_LAG)
-    return (52 * week, 53 * week) if within_reach and _comes_round(panel, 52 * week) else ()
+    return (52 * week, 53 * week) if within_reach and _repeats(panel, 52 * week) else ()
 
 
-def _comes_round(panel: Panel, cycle: int) -> bool:
-    """A whole cycle ago is nearer than half of one: the series do not only drift."""
+def _repeats(panel: Panel, cycle: int) -> bool:
+    """Return True if values are nearer to those a cycle ago than to those half a cycle ago: not mere drift."""
     ratios = []
     for series in range(len(panel)):
         values = panel[series].astype(np.float64)
         now = values[cycle:]
-        whole, half = (np.abs(now - values[cycle - back : -back]) for back in (cycle, cycle // 2))
-        both = ~np.isnan(whole + half)
+        full, half = (np.abs(now - values[cycle - back : -back]) for back in (cycle, cycle // 2))
+        both = ~np.isnan(full + half)
         if half[both].sum() > 0:
-            ratios.append(whole[both].sum() / half[both].sum())
+            ratios.append(full[both].sum() / half[both].sum())
     return bool(ratios) and float(np.median(ratios)) <= _NEARER
 
 
 def _profiles(panel: Panel) -> tuple[str, ...]:
-    """A week and four weeks of the same hour, four weeks of the same hour and weekday; else four seasons."""
-    season = _season(panel.freq)
+    """Return a week and four weeks of the same hour and four weeks of the same hour and weekday; else four seasons."""
+    season = panel.freq.season
     if season == 1:
         return ()
     wanted = [(season, 7), (season, 28), (7 * season, 4)] if _is_fine(panel.freq) else [(season, 4)]
@@ -245,7 +250,7 @@ def _profiles(panel: Panel) -> tuple[str, ...]:
 
 
 def _features(panel: Panel) -> tuple[str, ...]:
-    """What comes round within a series: a month, year or age seen for the first time in a forecast misleads."""
+    """Return the features that repeat within a series: a month, year or age not seen in training would mislead."""
     yearly = panel.freq.kind != "index" and np.median(panel.ends() - panel.starts) >= 2 * _YEAR
     named = features_for(panel.freq)
     return tuple(name for name in named if name not in ("age", "year") and (yearly or name not in _ONCE_A_YEAR))
@@ -253,7 +258,3 @@ def _features(panel: Panel) -> tuple[str, ...]:
 
 def _is_fine(freq: Freq) -> bool:
     return freq.kind == "tick" and freq.count < DAY
-
-
-def _season(freq: Freq) -> int:
-    return freq.season

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
@@ -14,85 +15,87 @@ import polars as pl
 from numpy.typing import NDArray
 
 from logsparse.checks import a_path, suggest, whole
-from logsparse.data.columns import ID, TIME, Columns, ColumnSpec, as_given
-from logsparse.data.frame import join_future, to_panel
+from logsparse.data.columns import ID, TIME, Columns, ColumnSpec, validate_columns
+from logsparse.data.frame import Data, join_future, to_panel
 from logsparse.data.grid import to_native
 from logsparse.data.panel import Floats, Panel, SeriesId
-from logsparse.data.series_index import check_columns, keep, recall
+from logsparse.data.series_index import check_columns, pack_panel, unpack_panel
 from logsparse.data.times import When, clock_time, stamps
 from logsparse.errors import ConfigError, DataError, NotFittedError, StepUnknownError, shown
+from logsparse.params import LEVELS, Levels, Parameters, check_levels
 from logsparse.process import refuse_forked
-
-Levels = Sequence[float] | NDArray[np.floating[Any]]
-LEVELS: Levels = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-# A tail of a millionth: the name of its column tells it from 0 and 1, and float32 holds its draws.
-_OUTERMOST = 1e-6
-
-
-def check_levels(levels: Levels) -> tuple[float, ...]:
-    """Quantile levels in rising order, each once."""
-    try:
-        found = sorted({float(level) for level in levels})
-    except (TypeError, ValueError, OverflowError):  # one number, or text, or a number of 400 digits
-        found = []
-    if not found or not all(0 < level < 1 for level in found):
-        raise ConfigError(
-            "Quantiles must be a list of levels between 0 and 1, both excluded.",
-            got=shown(levels),
-            hint="write quantiles=[0.1, 0.5, 0.9].",
-        )
-    if found[0] < _OUTERMOST or found[-1] > 1 - _OUTERMOST:
-        raise ConfigError(
-            "Quantile levels must lie between 0.000001 and 0.999999.",
-            got=f"{found[0] if found[0] < _OUTERMOST else found[-1]!r}",
-            hint="ask for a level that the data can tell of, such as 0.001 or 0.999.",
-        )
-    for low, high in pairwise(found):
-        if f"{low:g}" == f"{high:g}":
-            raise ConfigError(
-                "Quantiles must differ in their first six digits, which name their columns.",
-                got=f"{low!r} and {high!r}",
-                hint="leave one of them out.",
-            )
-    return tuple(found)
-
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from logsparse.folder import ModelFolder
 
-
-# Steps of a forecast: beyond it, no machine has the time or the memory, and a number is a mistake or a stranger's.
-_LARGEST = 100_000
+_LONGEST_HORIZON = 100_000
 
 
 @dataclass(frozen=True, repr=False)
 class Forecast:
-    """The steps after the end of `panel`; `samples` are joint paths, where the model was told how many to draw."""
+    """Mean, quantiles and, on request, sample paths of the steps after the end of each series.
+
+    `Forecaster.forecast` returns it. DataError is raised if a value is not finite.
+
+    Parameters
+    ----------
+    panel
+        The history that was forecast from.
+    mean
+        Array (series, step).
+    levels
+        Quantile levels in rising order.
+    quantiles
+        Array (series, level, step).
+    samples
+        Joint sample paths (series, sample, step); None unless the model was asked for them, as by
+        `LogSparse(..., samples=100)`.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import logsparse as ls
+    >>> frame = pl.DataFrame({"unique_id": "a", "ds": range(70), "y": [float(t % 7) for t in range(70)]})
+    >>> forecast = ls.SeasonalNaive(horizon=3, season=7).fit(frame).forecast()
+    >>> forecast.mean.tolist()
+    [[0.0, 1.0, 2.0]]
+    """
 
     panel: Panel
     mean: Floats
-    """(series, step)"""
     levels: tuple[float, ...]
     quantiles: Floats
-    """(series, level, step)"""
     samples: Floats | None = None
-    """(series, sample, step); None unless asked for, as by `LogSparse(..., samples=100)`."""
 
     def __post_init__(self) -> None:
         for part in (self.mean, self.quantiles, *([] if self.samples is None else [self.samples])):
             for cell in np.argwhere(~np.isfinite(part))[:1].tolist():
                 got = f"{part[tuple(cell)]} for series {self.panel.ids[cell[0]]!r}"
-                hint = "look at the size of its last values; of a network, fit again with a smaller train.lr."
+                hint = "check the size of its last values; if a network made it, fit again with a smaller train.lr."
                 raise DataError("A forecast must be finite.", got=got, hint=hint)
 
     def __repr__(self) -> str:
         paths = "" if self.samples is None else f", {self.samples.shape[1]} samples"
-        return f"Forecast({self.mean.shape[0]:_} series, {self.mean.shape[1]} steps{paths})"
+        return f"Forecast({len(self.mean):_} series, {self.mean.shape[1]} steps{paths})"
+
+    def _repr_html_(self) -> str:
+        """Return the picture of the first series and the first rows of the table, for notebooks."""
+        file = io.BytesIO()
+        self.plot().savefig(file, format="png", dpi=100)
+        picture = base64.b64encode(file.getvalue()).decode()
+        head = self.table().head(10)._repr_html_()
+        return f'<p>{self!r}</p><img alt="{self!r}" src="data:image/png;base64,{picture}">{head}'
 
     def quantile(self, level: float) -> Floats:
-        """(series, step)"""
+        """Return one quantile of every step, as an array (series, step).
+
+        Parameters
+        ----------
+        level
+            One of `levels`, or any level in (0, 1) if there are `samples`; ConfigError is raised otherwise.
+        """
         if level in self.levels:
             return self.quantiles[:, self.levels.index(level)]
         if self.samples is None:
@@ -105,7 +108,7 @@ class Forecast:
         return np.quantile(self.samples, level, axis=1).astype(np.float32)
 
     def table(self) -> pl.DataFrame:
-        """One row a series and step: unique_id, ds, mean, one column a quantile."""
+        """Return a polars frame, one row per series and step: unique_id, ds, mean, one column per quantile."""
         panel, (series, horizon) = self.panel, self.mean.shape
         steps = panel.lengths[:, None] + np.arange(horizon)
         times = panel.freq.add(np.repeat(panel.starts, horizon), steps.ravel())
@@ -118,11 +121,24 @@ class Forecast:
         return pl.DataFrame(columns)
 
     def frame(self) -> Any:
-        """The table as the kind of frame that came in."""
+        """Return the table as a frame of the library that the data came in."""
         return to_native(self.table(), self.panel.origin.library)
 
     def plot(self, series: SeriesId | None = None, *, history: int | None = None) -> Figure:
-        """The fan of one series (the first unless named) after its last `history` steps (three horizons)."""
+        """Draw the median and the central intervals of one series after the end of its history.
+
+        Parameters
+        ----------
+        series
+            Id of the series; the first one if left out. ConfigError is raised for one that was not forecast.
+        history
+            Number of past steps to show; three horizons if left out.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure; `figure.savefig("forecast.png")` writes it.
+        """
         from logsparse.pictures import INK, draw_fan, new_figure
 
         if series is not None and series not in self.panel.ids:
@@ -134,12 +150,12 @@ class Forecast:
         row = self.panel.ids.index(self.panel.ids[0] if series is None else series)
         horizon, length = self.mean.shape[1], int(self.panel.lengths[row])
         asked = 3 * horizon if history is None else whole("history", history, hint="count the steps to show.")
-        shown = min(length, asked)
-        steps = np.arange(length - shown, length + horizon)
+        past = min(length, asked)
+        steps = np.arange(length - past, length + horizon)
         times = stamps(self.panel, self.panel.freq.add(np.full_like(steps, self.panel.starts[row]), steps)).to_numpy()
         figure, axes = new_figure()
-        axes.plot(times[:shown], self.panel[row][length - shown :], color=INK, linewidth=1.2, label="history")
-        draw_fan(axes, times[shown:], self.levels, self.quantiles[row])
+        axes.plot(times[:past], self.panel[row][length - past :], color=INK, linewidth=1.2, label="history")
+        draw_fan(axes, times[past:], self.levels, self.quantiles[row])
         axes.set_title(str(self.panel.ids[row]), loc="left", fontsize=10, parse_math=False)
         axes.legend(frameon=False, ncols=4, fontsize=8, loc="upper left")
         return figure
@@ -147,24 +163,55 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """What a forecaster can show of how it came to forecast, for a report."""
+    """Evidence for a report, as `Forecaster.diagnostics` returns it.
+
+    Parameters
+    ----------
+    settings, losses, attention
+        Settings by name; one row per validation (step, seconds, nll, validation_nll); a figure, or None.
+
+    Examples
+    --------
+    >>> import logsparse as ls
+    >>> ls.SeasonalNaive(horizon=24).diagnostics().settings
+    {'horizon': 24, 'season': None}
+    """
 
     settings: dict[str, Any]
     losses: list[dict[str, float]] = field(default_factory=list)
-    """The story of the training: rows of step, seconds, nll, validation_nll."""
     attention: Figure | None = None
 
 
-class Forecaster(ABC):
-    """`fit` then `predict`; a subclass stores its settings in `__init__` and says how a panel is learned and forecast.
+class Forecaster(Parameters, ABC):
+    """Interface of every forecaster: `fit`, then `predict` or `forecast`.
 
-    What is learned ends in `_`. A second `fit` forgets the first.
+    A subclass stores its parameters in `__init__`, checks them in `check`, learns in `_fit` and forecasts in
+    `_forecast`. Attributes that are learned end in `_`. A second `fit` forgets the first.
+
+    Parameters
+    ----------
+    horizon
+        Number of steps to forecast.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import polars as pl
+    >>> import logsparse as ls
+    >>> class LastValue(ls.Forecaster):
+    ...     def _fit(self, panel): pass
+    ...     def _forecast(self, panel, levels):
+    ...         mean = np.array([[panel[i][-1]] * self.horizon for i in range(len(panel))])
+    ...         return ls.Forecast(panel, mean, levels, np.stack([mean] * len(levels), axis=1))
+    >>> frame = pl.DataFrame({"unique_id": "a", "ds": range(5), "y": [1.0, 2.0, 3.0, 4.0, 5.0]})
+    >>> LastValue(horizon=2).fit(frame).predict(quantiles=[0.5]).rows()
+    [('a', 5, 5.0, 5.0), ('a', 6, 5.0, 5.0)]
     """
 
     changeable: ClassVar[tuple[str, ...]] = ()
-    """Settings that say how and not what, and may be others after loading."""
+    """Parameters that `load` may change: they do not alter what was learned."""
     point_only: ClassVar[bool] = False
-    """Whether one value a step is all it says: its quantiles are the median alone."""
+    """True for a forecaster of one value per step; its only quantile is the median."""
 
     def __init__(self, horizon: int) -> None:
         self.horizon = horizon
@@ -176,76 +223,127 @@ class Forecaster(ABC):
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast: ...
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What `_fit` learned, as plain JSON and as arrays."""
+        """Return what `_fit` learned, as plain JSON and as arrays."""
         return {}, {}
 
     def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """What `_state` gave becomes what `_fit` learned; without any, the panel is learned again."""
+        """Set what `_fit` learned from what `_state` returned; by default fit the saved panel again."""
         del facts, arrays
         self._fit(self.panel_)
 
-    def learned_until(self) -> dict[SeriesId, int]:
-        """The time of the last step of each series that was learned from."""
-        return dict(zip(self.panel_.ids, self.panel_.ends().tolist(), strict=True))
-
     def _remembered(self) -> int | None:
-        """Last steps of a series that a forecast needs; none: all of them."""
+        """Return how many last steps per series a forecast needs; None: all of them."""
         return None
 
+    def _learned(self) -> list[str]:
+        fitted = hasattr(self, "panel_")
+        return [f"{len(self.panel_):_} series", f"step {self.panel_.freq}"] if fitted else []
+
+    def learned_until(self) -> dict[SeriesId, int]:
+        """Return the time of the last step learned from, per series, on the panel's clock."""
+        return dict(zip(self.panel_.ids, self.panel_.ends().tolist(), strict=True))
+
     def check(self) -> None:
-        """Refuse settings that cannot be meant; keep what checks return, which can be saved. Subclasses add theirs."""
+        """Raise ConfigError for a parameter with a wrong value; keep the others as plain Python values."""
         refuse_forked()
-        self.horizon = whole("horizon", self.horizon, most=_LARGEST, hint="count the steps to forecast.")
+        self.horizon = whole("horizon", self.horizon, most=_LONGEST_HORIZON, hint="count the steps to forecast.")
 
     def check_quantiles(self, quantiles: Levels | None) -> tuple[float, ...]:
-        """The levels asked for, checked; None asks for the usual ones."""
+        """Return the levels, checked; None stands for 0.1 to 0.9, or for the median of a point forecaster."""
         if quantiles is None:
             return (0.5,) if self.point_only else tuple(LEVELS)
-        found = check_levels(quantiles)
-        if self.point_only and found != (0.5,):
+        levels = check_levels(quantiles)
+        if self.point_only and levels != (0.5,):
             raise ConfigError(
-                f"{type(self).__name__} forecasts one value a step, which stands as the median.",
-                got=f"quantiles {', '.join(f'{level:g}' for level in found)}",
+                f"{type(self).__name__} forecasts one value per step, which is its median.",
+                got=f"quantiles {', '.join(f'{level:g}' for level in levels)}",
                 hint="leave quantiles out, or ask for [0.5].",
             )
-        return found
+        return levels
 
-    def fit(self, data: Any, *, until: When | None = None, **columns: Unpack[Columns]) -> Self:
-        """Learn from a frame, a file or a Panel, up to and including the time `until`."""
+    def fit(self, data: Data, *, until: When | None = None, **columns: Unpack[Columns]) -> Self:
+        """Learn from the series of a frame, file or panel.
+
+        Parameters
+        ----------
+        data
+            pandas, polars or pyarrow frame, path of a csv, parquet or feather file, or Panel; long or wide.
+        until
+            Time of the last step to use; each series' end if left out.
+        **columns
+            Which columns mean what: `id_col`, `time_col`, `target_col`, `freq`, `covariates`, `static`.
+
+        Returns
+        -------
+        Self
+            The forecaster itself, fitted.
+
+        Raises
+        ------
+        ConfigError, DataError
+            If a parameter or the data break a rule; the message has the rule, the value and a hint.
+        """
         self.check()
-        given = as_given(columns)
-        panel = to_panel(data, **given)
-        if until is not None:
-            panel = panel.until(clock_time(panel, until))
+        panel, given = read_panel(data, until, columns)
         self._fit(panel)
         self.panel_, self.columns_ = panel, given
         return self
 
-    def forecast(self, data: Any = None, *, quantiles: Levels | None = None, future: Any = None) -> Forecast:
-        """The `horizon` steps after the end of the fitted data, or of the history given."""
+    def forecast(
+        self, data: Data | None = None, *, quantiles: Levels | None = None, future: Data | None = None
+    ) -> Forecast:
+        """Forecast the `horizon` steps after the end of each series.
+
+        Parameters
+        ----------
+        data
+            History to forecast from, with the columns of `fit`; the fitted data if left out.
+        quantiles
+            Levels between 0 and 1; 0.1, 0.2, ... 0.9 if left out.
+        future
+            Values of the covariates in the steps to forecast.
+
+        Returns
+        -------
+        Forecast
+            Arrays of mean, quantiles and samples, with `table`, `frame` and `plot`.
+
+        Raises
+        ------
+        NotFittedError, ConfigError, DataError
+            Before `fit`, or if a level, a parameter or the data break a rule.
+        """
         levels = self.check_quantiles(quantiles)
         return self._forecast(self.history(data, future), levels)
 
-    def predict(self, data: Any = None, *, quantiles: Levels | None = None, future: Any = None) -> Any:
-        """The same as a frame: unique_id, ds, mean, q0.1 ... q0.9 (q0.5 alone from a forecaster of points)."""
+    def predict(self, data: Data | None = None, *, quantiles: Levels | None = None, future: Data | None = None) -> Any:
+        """Forecast as `forecast` does, and return a frame without samples.
+
+        Parameters and errors are those of `forecast`.
+
+        Returns
+        -------
+        frame
+            Of the library that the data came in: unique_id, ds, mean, q0.1 ... q0.9, one row per series and step.
+        """
         levels = self.check_quantiles(quantiles)
-        (found,) = self.summaries([self.history(data, future)], levels)
-        return found.frame()
+        (summary,) = self.summaries([self.history(data, future)], levels)
+        return summary.frame()
 
     def summaries(self, histories: Sequence[Panel], levels: tuple[float, ...]) -> Iterator[Forecast]:
-        """A forecast of each history; without samples, where a subclass can do without keeping them."""
+        """Forecast each history; a subclass may leave out samples, or forecast all histories at once."""
         return (self._forecast(history, levels) for history in histories)
 
-    def _read(self, data: Any) -> Panel:
-        """Data as the fitted ones were read, or those themselves."""
+    def _read(self, data: Data | None) -> Panel:
+        """Return the data as a panel, read as the fitted ones were; None: the fitted panel."""
         if not hasattr(self, "panel_"):
             raise NotFittedError(self)
         try:
             panel = self.panel_ if data is None else to_panel(data, **self.columns_)
         except StepUnknownError:
-            # A history of single values tells no step; it can only mean the one that was fitted.
-            told: Columns = {**self.columns_, "freq": str(self.panel_.freq)}
-            panel = to_panel(data, **told)
+            # A history of single values does not show its step; it can only be the fitted one.
+            assumed: Columns = {**self.columns_, "freq": str(self.panel_.freq)}
+            panel = to_panel(data, **assumed)  # type: ignore[arg-type]
         if panel.freq != self.panel_.freq:
             raise DataError(
                 "New data must have the step that was fitted.",
@@ -255,63 +353,73 @@ class Forecaster(ABC):
         return panel
 
     def save(self, path: str | Path, *, history: bool = True) -> None:
-        """A folder that `logsparse.load` reads on any machine; without history, predict() must be given one.
+        """Write the fitted model as a folder that `logsparse.load` reads on any machine.
 
-        A model that stood there is replaced in one stroke; anything else is refused.
+        A model that is already there is replaced atomically.
+
+        Parameters
+        ----------
+        path
+            The folder.
+        history
+            Whether to save as much of each series as a forecast needs; without it, `predict` must be given one.
+
+        Raises
+        ------
+        NotFittedError, ConfigError, DataError
+            Before `fit`, or if `path` is not a path, or holds something other than a model.
         """
         from logsparse.folder import ModelFolder, as_tensors, write
 
-        if not hasattr(self, "panel_"):
-            raise NotFittedError(self)
+        panel = self._read(None)
         place = a_path("A model is saved to the path of a folder.", path, hint='write save("model").')
-        facts, values = keep(self.panel_, self._remembered() if history else 1)
+        facts, values = pack_panel(panel, self._remembered() if history else 1)
         learned, arrays = self._state()
-        # A step that was inferred stays inferred, so that later data of another step are refused and not squeezed.
+        # A step that was inferred stays inferred, so that later data of another step are refused, not resampled.
         freq = {"freq": facts["freq"]} if self.columns_.get("freq") is not None else {}
-        written = ModelFolder(
+        model = ModelFolder(
             kind=type(self).__name__,
             config={"settings": self.settings(), "columns": {**self.columns_, **freq}},
             series={"panel": facts, "learned": learned},
             weights=as_tensors(arrays),
             history=as_tensors(values) if history else None,
         )
-        write(place, written)
+        write(place, model)
 
     @classmethod
     def restored(cls, written: ModelFolder, **changed: Any) -> Self:
-        """A forecaster as it was when it was saved, but for settings to be changed."""
+        """Return the forecaster that was saved, with some of its `changeable` parameters changed."""
         from logsparse.folder import as_arrays
 
         settings = cls.read_settings(written.config["settings"])
         for name, value in changed.items():
             if name not in cls.changeable:
-                free = ", ".join(cls.changeable) or "nothing"
+                free, other = ", ".join(cls.changeable) or "nothing", suggest(name, cls.changeable, "leave it out.")
                 raise ConfigError(
                     f"Of a saved {cls.__name__} {free} can be changed on loading.",
                     got=f"{name}={value!r}",
-                    hint="fit again for another one."
-                    if name in settings
-                    else suggest(name, cls.changeable, "leave it out."),
+                    hint="fit again for another one." if name in settings else other,
                 )
         self = cls(**{**settings, **changed})
         self.check()
-        self.panel_ = recall(written.series["panel"], None if written.history is None else as_arrays(written.history))
+        saved = None if written.history is None else as_arrays(written.history)
+        self.panel_ = unpack_panel(written.series["panel"], saved)
         self.columns_ = written.config["columns"]
         check_columns(ColumnSpec.of(self.columns_), self.panel_, history=written.history is not None)
         self._restore(written.series["learned"], as_arrays(written.weights))
         return self
 
     def settings(self) -> dict[str, Any]:
-        """What it was made with, as plain JSON."""
-        return {name: value for name, value in vars(self).items() if not name.startswith("_") and name[-1] != "_"}
+        """Return the parameters as plain JSON."""
+        return self.get_params()
 
     @classmethod
     def read_settings(cls, written: Mapping[str, Any]) -> dict[str, Any]:
-        """What `settings` gave, as arguments of the constructor."""
+        """Return the parameters of the constructor that `settings` was made from."""
         return dict(written)
 
-    def history(self, data: Any = None, future: Any = None) -> Panel:
-        """What to forecast from: the fitted data, or these, with what is known of the future."""
+    def history(self, data: Data | None = None, future: Data | None = None) -> Panel:
+        """Return the panel to forecast from: the fitted one, or `data`, with the future values of its covariates."""
         self.check()
         panel = self._read(data)
         if data is None and np.isnan(panel.values).all():
@@ -331,5 +439,12 @@ class Forecaster(ABC):
         return panel
 
     def diagnostics(self) -> Diagnostics:
-        """The settings it was made with; a subclass that trains adds its losses, and a picture of its attention."""
+        """Return the settings; a forecaster that is trained adds its losses and a picture of its attention."""
         return Diagnostics(self.settings())
+
+
+def read_panel(data: Data, until: When | None, columns: Columns) -> tuple[Panel, Columns]:
+    """Return the data up to `until` as a panel, and the columns that were named, checked."""
+    given = validate_columns(columns)
+    panel = to_panel(data, **given)
+    return (panel if until is None else panel.until(clock_time(panel, until))), given

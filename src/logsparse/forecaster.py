@@ -1,122 +1,101 @@
-"""LogSparse: frame in, forecast out. Fits the paper's network or the better default, saves it and loads it."""
+"""LogSparse: frame in, forecast out. Fits the paper's network or the default one, saves it and loads it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from logsparse.attention.maps import Attention, attention_of
 from logsparse.checks import a_path, above_zero, truth, whole
 from logsparse.config import Config, Method
-from logsparse.data.columns import Columns, as_given
+from logsparse.data.calendar import Freq
+from logsparse.data.columns import Columns
 from logsparse.data.features import Features
-from logsparse.data.frame import to_panel
+from logsparse.data.frame import Data, to_panel
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.sampler import Pairs
 from logsparse.data.series_index import SeriesIndex
 from logsparse.data.times import When, clock_time
 from logsparse.data.windows import Windows
-from logsparse.defaults import check_agrees, check_reach, check_size, recommend, seen_values, warn_of_depth
+from logsparse.defaults import check_agrees, recommend, seen_values, warn_of_depth
 from logsparse.errors import ConfigError, NotFittedError
-from logsparse.forecast import Diagnostics, Forecast, Forecaster
+from logsparse.forecast import Diagnostics, Forecast, Forecaster, read_panel
+from logsparse.learned import Learned, Plan, encode
 from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
 from logsparse.model.transformer import Transformer
 from logsparse.progress import Progress
-from logsparse.storage import UnfitError, entries, require, whole_number
-from logsparse.train.batches import Draws, TrainingSet, learned_from, looks_back, windows_of
-from logsparse.train.checkpoint import alone, check_tensors, seed_folder
-from logsparse.train.distributed import Ranks, device_named, join
+from logsparse.train.batches import TrainingSet, learned_from, looks_back, windows_of
+from logsparse.train.checkpoint import alone, seed_folder
+from logsparse.train.distributed import device_named, join
 from logsparse.train.loop import Training, TrainingHistory, best_of
-
-
-class Learned(NamedTuple):
-    config: Config
-    known: SeriesIndex
-    features: Features
-    story: TrainingHistory
-    network: Network
-
-
-def learned(
-    facts: Mapping[str, Any],
-    arrays: Mapping[str, NDArray[Any]],
-    panel: Panel,
-    horizon: int,
-    make: Callable[[Config, int, SeriesIndex], Network],
-) -> Learned:
-    """All of it checked, each part and all together, before the network is built: it is never larger than its file."""
-    entries("learned", facts, "config", "known", "features", "story")
-    try:
-        config = Config.from_dict(entries("learned/config", facts["config"]))
-    except ConfigError as error:  # nobody's mistake in a call: the folder is not what was saved
-        raise UnfitError("learned/config", str(error), facts["config"]) from error
-    known, features = SeriesIndex.from_dict(facts["known"]), Features.from_dict(facts["features"])
-    story = TrainingHistory.from_dict(facts["story"])
-    features.check(panel.freq)
-    whole_number("learned/config/horizon", config.horizon, horizon, horizon)
-    # Every layer has tensors of its own: with more layers than tensors it would take long to find out what is missing.
-    whole_number("learned/config/model/layers", config.model.layers, 1, len(arrays))
-    static, names = tuple(known.categories), tuple(panel.static)
-    require("learned/known/categories", f"of {names}", static, holds=set(static) <= set(names))
-    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    with torch.device("meta"), _WithoutValues():
-        needed = make(config, len(features), known).state_dict()
-    check_tensors(needed, tensors, "weight")
-    network = make(config, len(features), known)
-    network.load_state_dict(tensors)
-    return Learned(config, known, features, story, network)
-
-
-class _WithoutValues(TorchFunctionMode):
-    """Fresh weights stay as they are: on the meta device drawing them imports torch's compiler, seconds for nothing."""
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        del types
-        if getattr(func, "__module__", None) == nn.init.__name__:
-            return args[0] if args else kwargs["tensor"]
-        return func(*args, **(kwargs or {}))
-
 
 if TYPE_CHECKING:
     from logsparse.folder import ModelFolder
 
-# W windows, S series
+# W windows, S series, H steps of the horizon, Q quantile levels, N sample paths
 
-# Fine-tuning starts from weights that are good already: steps a tenth as large as those that found them.
+# Fine-tuning starts from good weights: its learning rate is a tenth of the first one.
 _GENTLER = 0.1
-# What the seeds of torch's generators can hold, with room for several seeds in a row.
+# Largest seed: torch's generators take 64 bits, and several seeds may follow one another.
 _SEEDS = 2**62
 _MOST_PATHS = _LONGEST_CONTEXT = 100_000
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a training would do; `features` are those of the calendar."""
-
-    config: Config
-    features: tuple[str, ...]
-    parameters: int
-    steps: int
-
-
 class LogSparse(Forecaster):
-    """`config` sets everything; without it the settings follow from the data (`config_` tells them after `fit`).
+    """Forecast many related series with the LogSparse Transformer of Li et al. (NeurIPS 2019).
 
-    `minutes` bounds the training of each seed. `samples` is the number of sample paths that a forecast draws and keeps;
-    without it, as many are drawn as accurate quantiles need, and none is kept. The same seed gives the same result on
-    one machine with the same number of threads and without `minutes`, which follow the clock.
+    One network is trained on all series. Without `config`, settings follow from the data: see `config_` after `fit`.
+    The same seed gives the same result on one machine with the same number of threads and without `minutes`.
+
+    Parameters
+    ----------
+    horizon
+        Number of steps to forecast.
+    context
+        Number of past steps the network sees; from the frequency and the lengths of the series if left out.
+    config
+        All settings of network and training: a `Config`, such as those of `logsparse.presets`.
+    seed
+        Seed of initial weights, training windows and sample paths.
+    device
+        "auto" (a GPU if there is one), "cpu" or "cuda".
+    minutes
+        Time limit for the training of one seed; none if left out.
+    samples
+        Number of sample paths that `forecast` draws and keeps; if left out, as many as the quantiles need, not kept.
+    verbose
+        Whether to show progress.
+
+    Attributes
+    ----------
+    config_, history_, network_, features_, series_index_, panel_
+        After `fit`: all settings, losses by step, the torch module, its calendar features, known series, the data.
+
+    Raises
+    ------
+    ConfigError
+        At `fit`, not here, if a parameter has a wrong value.
+
+    Examples
+    --------
+    A few steps of training, to be quick; leave `config` out for a useful model:
+
+    >>> import polars as pl
+    >>> import logsparse as ls
+    >>> frame = pl.DataFrame({"unique_id": "a", "ds": range(70), "y": [float(t % 7) for t in range(70)]})
+    >>> config = ls.Config(context=14, horizon=3, train=ls.TrainConfig(batch=4, epochs=1, steps_per_epoch=2))
+    >>> model = ls.LogSparse(horizon=3, config=config, verbose=False).fit(frame)
+    >>> model.predict(quantiles=[0.1, 0.9]).columns
+    ['unique_id', 'ds', 'mean', 'q0.1', 'q0.9']
     """
 
     changeable = ("seed", "device", "minutes", "samples", "method", "verbose")
@@ -125,8 +104,6 @@ class LogSparse(Forecaster):
     features_: Features
     network_: Network
     history_: TrainingHistory
-    _folder: Path | None = None
-    _validation: Panel | None = None
 
     def __init__(
         self,
@@ -163,115 +140,167 @@ class LogSparse(Forecaster):
 
     def fit(
         self,
-        data: Any,
+        data: Data | Plan,
         *,
         until: When | None = None,
         folder: str | Path | None = None,
-        validation: Any = None,
+        validation: Data | None = None,
         **columns: Unpack[Columns],
     ) -> Self:
-        """Learn from a frame, a file or a Panel, up to `until`; with a `folder`, an interrupted run goes on there.
+        """Train on the series of a frame, file or panel.
 
-        `validation` are other series to validate with; without them, the last part of each series serves.
+        Ctrl-C or SIGTERM ends the training after the current step and keeps the best weights so far.
+
+        Parameters
+        ----------
+        data
+            Frame, path or Panel as for every forecaster, or what `plan` returned.
+        until
+            Time of the last step to use; each series' end if left out.
+        folder
+            Where to write checkpoints; an interrupted training with the same data and settings resumes there.
+        validation
+            Other series to validate with; the last part of each series if left out.
+        **columns
+            Which columns mean what: `id_col`, `time_col`, `target_col`, `freq`, `covariates`, `static`.
+
+        Returns
+        -------
+        Self
+            The forecaster itself, fitted.
+
+        Raises
+        ------
+        ConfigError, DataError
+            If a parameter or the data break a rule, or a plan is given with other settings or with its data again.
         """
-        given = as_given(columns)
-        self._folder = None if folder is None else _run_folder(folder)
-        self._validation = None if validation is None else to_panel(validation, **given)
-        return super().fit(data, until=until, **given)
+        run = None if folder is None else _run_folder(folder)
+        if isinstance(data, Plan):
+            self.check()
+            data.check(self.clone(), {**columns, "until": until, "validation": validation})
+            plan = data
+        else:
+            plan = self.plan(data, until=until, validation=validation, **columns)
+        self._fit(plan.panel, plan, run)
+        self.panel_, self.columns_ = plan.panel, plan.columns
+        return self
 
-    def plan(self, panel: Panel) -> Plan:
-        """What `fit` would do with this panel; nothing is learned."""
-        self.check()
-        config, known, data = self._prepared(panel)
-        network = self._network(config, len(data.features), known)
-        steps = config.train.epochs * Draws(data, config.train, seed=self.seed, ranks=Ranks()).steps_an_epoch
-        return Plan(config, data.features.names, sum(weight.numel() for weight in network.parameters()), steps)
+    def plan(
+        self, data: Data, *, until: When | None = None, validation: Data | None = None, **columns: Unpack[Columns]
+    ) -> Plan:
+        """Prepare a training without starting it; `fit(plan)` carries it out.
 
-    def fine_tune(self, data: Any, *, until: When | None = None, folder: str | Path | None = None) -> Self:
-        """Go on learning from new data, new series included; what the features are scaled by stays as it was."""
+        Parameters are those of `fit`, errors too.
+
+        Returns
+        -------
+        Plan
+            `config`, `features`, `parameters` and `steps` of the training, and its prepared data.
+        """
         self.check()
+        panel, given = read_panel(data, until, columns)
+        other = None if validation is None else to_panel(validation, **given)
+        config = self.config or self._default_config(panel)
+        if self.minutes is not None:
+            config = replace(config, train=replace(config.train, minutes=self.minutes))
+        build = partial(self._network, freq=panel.freq)
+        return Plan.of(panel, other, given, config, build, made_by=self.clone(), seed=self.seed)
+
+    def fine_tune(self, data: Data, *, until: When | None = None, folder: str | Path | None = None) -> Self:
+        """Continue training on new data, which may have new series.
+
+        Parameters
+        ----------
+        data
+            Frame, path or Panel with the columns of `fit`.
+        until
+            Time of the last step to use; each series' end if left out.
+        folder
+            Where to write checkpoints; an interrupted training resumes there.
+
+        Returns
+        -------
+        Self
+            The forecaster itself; the scaling of its features stays as it was.
+
+        Raises
+        ------
+        NotFittedError, ConfigError, DataError
+            Before `fit`, or if the data break a rule.
+        """
+        self.check()
+        run = None if folder is None else _run_folder(folder)
         panel = self._read(data)
         if until is not None:
             panel = panel.until(clock_time(panel, until))
         known = self.series_index_.joined(panel, learned_from(panel, self.config_))
-        told = _told(known, panel)
-        network = self._network(self.config_, len(self.features_), known)
+        encoded = encode(known, panel)
+        network = self._network(self.config_, len(self.features_), known, panel.freq)
         network.take_over(self.network_)
         train = replace(self.config_.train, lr=_GENTLER * self.config_.train.lr, seeds=1, minutes=self.minutes)
         gentle = replace(self.config_, train=train)
         network.check(torch.from_numpy(seen_values(panel)))
-        self._folder = None if folder is None else _run_folder(folder)
-        self._train(TrainingSet.of(told, gentle, self.features_), gentle, lambda _seed: network)
+        self._train(TrainingSet.of(encoded, gentle, self.features_), gentle, lambda _seed: network, run)
         self.series_index_, self.panel_ = known, panel
         return self
 
-    def _fit(self, panel: Panel) -> None:
-        config, self.series_index_, data = self._prepared(panel)
-        self.config_, self.features_ = config, data.features
+    def _fit(self, panel: Panel, plan: Plan | None = None, folder: Path | None = None) -> None:
+        plan = self.plan(panel) if plan is None else plan
+        config, known, features = plan.config, plan.known, plan.data.features
+        if self.config is not None and isinstance(plan.network, Transformer):
+            warn_of_depth(config)
 
         def fresh(seed: int) -> Network:
-            network = self._network(config, len(data.features), self.series_index_)
+            network = self._network(config, len(features), known, panel.freq)
             network.initialise(torch.Generator().manual_seed(seed))
             return network
 
-        network = fresh(self.seed)
-        network.check(torch.from_numpy(seen_values(panel)))
-        if self.config is not None and isinstance(network, Transformer):
-            warn_of_depth(config)
-        self._train(data, config, fresh)
-
-    def _prepared(self, panel: Panel) -> tuple[Config, SeriesIndex, TrainingSet]:
-        config = self.config or self._default_config(panel)
-        if self.minutes is not None:
-            config = replace(config, train=replace(config.train, minutes=self.minutes))
-        other = self._validation
-        known = SeriesIndex.of(panel, learned_from(panel, config) if other is None else panel.lengths)
-        told = _told(known, panel)
-        data = TrainingSet.of(told, config) if other is None else TrainingSet.of_two(told, _told(known, other), config)
-        check_reach(config, panel)
-        return config, known, data
+        self._train(plan.data, config, fresh, folder)
+        self.config_, self.series_index_, self.features_ = config, known, features
 
     def _default_config(self, panel: Panel) -> Config:
-        """The settings that follow from the data."""
+        """Return the settings that follow from the data."""
         return recommend(panel, self.horizon, self.context)
 
-    def _network(self, config: Config, features: int, known: SeriesIndex) -> Network:
-        """The network of these settings; a model that differs in the network only overrides this."""
-        static = [len(found) for found in known.categories.values()]
+    def _network(self, config: Config, features: int, known: SeriesIndex, freq: Freq) -> Network:
+        """Build the network; a forecaster that differs in its network only overrides this."""
+        del freq
+        static = [len(categories) for categories in known.categories.values()]
         return Transformer(config.model, length=config.length, features=features, series=len(known.ids), static=static)
 
-    def _train(self, data: TrainingSet, config: Config, make: Any) -> None:
+    def _train(
+        self, data: TrainingSet, config: Config, make: Callable[[int], Network], folder: Path | None = None
+    ) -> None:
         seeds = range(self.seed, self.seed + config.train.seeds)
         # All ranks write as one: the first holds the lock.
-        with join(device_named(self.device)) as ranks, alone(self._folder if ranks.leads else None, seeds):
+        with join(device_named(self.device)) as ranks, alone(folder if ranks.leads else None, seeds):
 
             def run(seed: int) -> Training:
-                network = make(seed).to(ranks.device)
-                folder = self._folder and seed_folder(self._folder, seed)
-                told = self.verbose
-                return Training(network, data, config.train, seed=seed, folder=folder, ranks=ranks, verbose=told)
+                network, place = make(seed).to(ranks.device), folder and seed_folder(folder, seed)
+                return Training(network, data, config.train, seed=seed, folder=place, ranks=ranks, verbose=self.verbose)
 
             best = best_of(run, seeds)
         self.network_, self.history_ = best.network, best.history
         self.network_.settle_unknown()
 
+    def _learned(self) -> list[str]:
+        if not hasattr(self, "panel_"):
+            return []
+        history, count = self.history_, sum(weight.numel() for weight in self.network_.parameters())
+        steps = f"{int(history.rows[-1]['step']) if history.rows else 0:_} steps trained"
+        loss = [] if history.best is None else [f"validation loss {history.best:.4f}"]
+        return [*super()._learned(), f"{count:_} parameters", steps, *loss]
+
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        facts = {
-            "config": self.config_.to_dict(),
-            "known": self.series_index_.to_dict(),
-            "features": self.features_.to_dict(),
-            "story": asdict(self.history_),
-        }
-        # A trip through JSON turns tuples into lists, as a reader will find them.
-        plain: dict[str, Any] = json.loads(json.dumps(facts))
-        return plain, {name: tensor.cpu().numpy() for name, tensor in self.network_.state_dict().items()}
+        return Learned(self.config_, self.series_index_, self.features_, self.history_, self.network_).pack()
 
     def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        found = learned(facts, arrays, self.panel_, self.horizon, self._network)
-        self.config_, self.series_index_, self.features_, self.history_, self.network_ = found
+        build = partial(self._network, freq=self.panel_.freq)
+        learned = Learned.unpack(facts, arrays, self.panel_, self.horizon, build)
+        self.config_, self.series_index_, self.features_, self.history_, self.network_ = learned
 
     def learned_until(self) -> dict[SeriesId, int]:
-        """In all trainings, the first and the finer ones."""
+        """Return the time of the last step learned from, per series, fine-tuning included."""
         known = dict(zip(self.series_index_.ids, self.series_index_.end_A.tolist(), strict=True))
         return {name: max(end, known.get(name, end)) for name, end in {**known, **super().learned_until()}.items()}
 
@@ -279,36 +308,55 @@ class LogSparse(Forecaster):
         return self.config_.context + looks_back(self.config_)
 
     def settings(self) -> dict[str, Any]:
-        """What it was made with, as plain JSON."""
+        """Return the parameters as plain JSON."""
         config = None if self.config is None else json.loads(json.dumps(self.config.to_dict()))
         return {**super().settings(), "config": config}
 
     @classmethod
     def read_settings(cls, written: Mapping[str, Any]) -> dict[str, Any]:
-        """What `settings` gave, as arguments of the constructor."""
+        """Return the parameters of the constructor that `settings` was made from."""
         config = written["config"]
         return {**written, "config": None if config is None else Config.from_dict(config)}
 
     def attention(
         self,
-        data: Any = None,
+        data: Data | None = None,
         *,
-        future: Any = None,
+        future: Data | None = None,
         series: SeriesId | None = None,
         layer: int = -1,
         head: int | None = None,
         step: int | None = 0,
     ) -> Attention:
-        """How a step of the forecast looks at its window; `step=None`: how every position does, as a matrix.
+        """Return the attention weights of a forecast.
 
-        Of the first series unless one is named, of the mean over all heads unless one is; layers and heads count from
-        0. The steps before it are those of the mean path.
+        Parameters
+        ----------
+        data, future
+            As for `forecast`.
+        series
+            Id of the series; the first one if left out.
+        layer, head
+            Counted from 0; the last layer and the mean over all heads if left out.
+        step
+            Step of the forecast whose weights are returned; None: those of every position, as a matrix. Earlier
+            steps are those of the mean path.
+
+        Returns
+        -------
+        Attention
+            Weights with `table` and `plot`.
+
+        Raises
+        ------
+        NotFittedError, ConfigError, DataError
+            Before `fit`, for another network, or if a layer, head, step or series does not exist.
         """
         windows = self._windows(self.history(data, future))
         return attention_of(self._placed(), windows, series=series, layer=layer, head=head, step=step)
 
     def diagnostics(self) -> Diagnostics:
-        """Settings, losses, and what the forecast of the first series looks at."""
+        """Return settings, losses, and a picture of the attention of the first series."""
         if not hasattr(self, "panel_"):
             return super().diagnostics()
         config = json.loads(json.dumps(self.config_.to_dict()))
@@ -318,7 +366,7 @@ class LogSparse(Forecaster):
 
     @property
     def method(self) -> Method:
-        """How forecasts are made, as `config_` says. Another that the same training serves may be set."""
+        """Way of forecasting, from `config_`; may be set to another one that the same training serves."""
         if not hasattr(self, "config_"):
             raise NotFittedError(self)
         return self.config_.method
@@ -337,7 +385,7 @@ class LogSparse(Forecaster):
 
     @classmethod
     def restored(cls, written: ModelFolder, *, method: Method | None = None, **changed: Any) -> Self:
-        """As it was when it was saved, but for settings to be changed; the method is one of what was learned."""
+        """Return the forecaster that was saved, with some of its `changeable` parameters, or its method, changed."""
         self = super().restored(written, **changed)
         if method is not None:
             self.method = method
@@ -346,7 +394,7 @@ class LogSparse(Forecaster):
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
         if self.samples is not None and self.method == "direct":
             raise ConfigError(
-                "The method direct tells each step by itself: it has no sample paths.",
+                "The method direct forecasts each step by itself: it has no sample paths.",
                 got=f"samples={self.samples}",
                 hint="set samples to None, or method to two-way.",
             )
@@ -355,7 +403,7 @@ class LogSparse(Forecaster):
         return Forecast(panel, found.mean_WH, levels, found.quantiles_WQH, found.paths_WNH)
 
     def summaries(self, histories: Sequence[Panel], levels: tuple[float, ...]) -> Iterator[Forecast]:
-        """All histories that are parts of one panel together: few large batches instead of many small ones."""
+        """Forecast all histories that are cuts of one panel together, in few large batches."""
         first, rest = histories[0], [panel for panel in histories if panel.values is not histories[0].values]
         if rest:
             for panel in histories:
@@ -378,22 +426,15 @@ class LogSparse(Forecaster):
             return sample(self._placed(), self._windows(panel), pairs, ask, report=progress.step)
 
     def _placed(self) -> Network:
-        """The network on its device; moved only where it must be: another thread may be reading it."""
+        """Return the network on its device; it is moved only if it must be, as another thread may be using it."""
         device, here = device_named(self.device), next(self.network_.parameters()).device
         if device.type != here.type or device.index not in {None, here.index}:
             self.network_.to(device)
         return self.network_
 
     def _windows(self, panel: Panel) -> Windows:
-        """Of any panel."""
-        return windows_of(_told(self.series_index_, panel), self.features_, self.config_)
+        return windows_of(encode(self.series_index_, panel), self.features_, self.config_)
 
 
 def _run_folder(folder: Any) -> Path:
     return a_path("A run is kept in the path of a folder.", folder, hint='write folder="run", or leave it out.')
-
-
-def _told(known: SeriesIndex, panel: Panel) -> Panel:
-    """Any panel that a network is to read, told in the terms of training; what it cannot read is refused."""
-    check_size(panel)
-    return known.encode(panel)

@@ -1,4 +1,4 @@
-"""Named runs: one function for each run of the paper, with the settings it tells, and the default."""
+"""Name of a run -> Config: one function per run of the paper, with the settings it states, and the default."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from logsparse.config import Config, ModelConfig, TrainConfig
 from logsparse.errors import ConfigError
 
 NETWORK = ("layers", "width", "heads", "head_width", "kernel", "patterns", "norm")
-"""Settings of `ModelConfig` that make the network itself; the others are inputs and likelihood."""
+"""Settings of `ModelConfig` that define the network itself; the others define inputs and likelihood."""
 HOURLY = ("month", "weekday", "hour", "age")
 FINE = (*HOURLY, "minute")
 
 
 def synthetic(t0: int = 96) -> Config:
-    """Section 5.1: canonical attention; loss on the horizon only; series are all new, so none is embedded."""
+    """Return the settings of section 5.1: canonical attention, loss on the horizon only, no series embedding."""
     return Config(
         context=t0,
         horizon=24,
@@ -28,7 +28,7 @@ def synthetic(t0: int = 96) -> Config:
 
 
 def electricity_c(days: int = 1, kernel: int = 9) -> Config:
-    """Tables 1 and 2: hourly, a week of history, one day or seven ahead."""
+    """Return the settings of tables 1 and 2: hourly, a week of history, one or seven days ahead."""
     return Config(
         context=168,
         horizon=24 * days,
@@ -39,24 +39,24 @@ def electricity_c(days: int = 1, kernel: int = 9) -> Config:
 
 
 def traffic_c(days: int = 1, kernel: int = 9) -> Config:
-    """Tables 1 and 2, the other set: the same settings."""
+    """Return the settings of tables 1 and 2 for traffic, the same as for electricity."""
     return electricity_c(days, kernel)
 
 
 def electricity_f(*, sparse: bool = True, conv: bool = True, context: int = 672) -> Config:
-    """Table 3: quarter hours; context 672 (L = 768), or 197 (L = 293) for full attention of the same memory."""
+    """Return the settings of table 3: quarter hours; context 672, or 197 for full attention in the same memory."""
     return _fine(context, 96, layers=6, windows=125_000, pattern=_sparse(context + 96) if sparse else full(), conv=conv)
 
 
 def traffic_f(*, sparse: bool = True, conv: bool = True, context: int = 504) -> Config:
-    """Table 3: 20 minutes; context 504 (L = 576), or 182 (L = 254) for full attention of the same memory."""
+    """Return the settings of table 3: 20 minutes; context 504, or 182 for full attention in the same memory."""
     return _fine(
         context, 72, layers=10, windows=200_000, pattern=_sparse(context + 72) if sparse else full(), conv=conv
     )
 
 
 def solar() -> Config:
-    """Table 4: hourly."""
+    """Return the settings of table 4 for solar: hourly."""
     return Config(
         context=168,
         horizon=24,
@@ -67,12 +67,12 @@ def solar() -> Config:
 
 
 def m4_hourly() -> Config:
-    """Table 4: hourly, the given 48 steps ahead."""
+    """Return the settings of table 4 for M4-Hourly: 48 steps ahead, as the competition gave them."""
     return replace(solar(), horizon=48, features=("weekday", "hour", "age"))
 
 
 def wind() -> Config:
-    """Table 4: daily, 30 days ahead."""
+    """Return the settings of table 4 for wind: daily, 30 days ahead."""
     base = solar()
     return replace(
         base,
@@ -84,28 +84,28 @@ def wind() -> Config:
 
 
 def paper() -> Config:
-    """The paper's settings for a set that it does not have: those of solar, with the features of the set's own step."""
+    """Return the paper's settings for other data: those of solar, with features that follow from the frequency."""
     return replace(solar(), features=None)
 
 
 def deepar(run: Config) -> Config:
-    """The same run by DeepAR as the paper has it beside its own model: 3 LSTM layers of 40 cells, the previous value.
+    """Return the settings of DeepAR that the paper compares with: 3 LSTM layers of 40 cells, lag 1.
 
-    Windows, features and passes are those of the run; Adam at a constant rate, as in DeepAR's own paper.
+    Windows, features and passes are those of `run`; Adam at a constant rate, as in DeepAR's own paper.
     """
     model = ModelConfig(layers=3, width=40, kernel=1, embed_series=run.model.embed_series)
     return replace(run, model=model, train=replace(run.train, optimiser="adam", schedule="constant", lr=1e-3))
 
 
 def default(context: int, horizon: int) -> Config:
-    """What a user gets who names nothing but the horizon."""
+    """Return the settings of a forecaster that is given none, before those that follow from the data."""
     model = ModelConfig(
         heads=4,
         kernel=6,
         width=48,
         head_width="split",
         norm="pre",
-        # Series of one set share their time: told apart by name, they are learned by heart (docs/LOG.md).
+        # Series of one set share their time: with embeddings the network overfits to single series (docs/LOG.md).
         embed_series=False,
         unknown_series=0.1,
         see_missing=True,
@@ -119,7 +119,7 @@ def default(context: int, horizon: int) -> Config:
         epochs=16,
         steps_per_epoch=100,
         weighted=False,
-        # The history, one step ahead at every position, steadies what is learned of the horizon (docs/LOG.md).
+        # The loss on the history, one step ahead at every position, stabilises that on the horizon (docs/LOG.md).
         loss_on="both",
         optimiser="adamw",
         schedule="one-cycle",
@@ -134,13 +134,37 @@ NAMES: dict[str, Callable[[], Config]] = {
     run.__name__.replace("_", "-"): run
     for run in (synthetic, electricity_c, traffic_c, electricity_f, traffic_f, solar, m4_hourly, wind, paper)
 }
-"""The runs of the paper, as the command line calls them; `paper` is for any other set."""
+"""Runs of the paper by their names on the command line; `paper` is for any other data."""
 MODELS: dict[str, Callable[[Config], Config]] = {"logsparse": lambda run: run, "deepar": deepar}
-"""Forecasters that the paper's settings are known for, and what they make of those of a run."""
+"""Forecasters that have settings of the paper -> settings of a run for them."""
 
 
 def named(name: str, model: str = "logsparse") -> Config:
-    """The run of this name, by this forecaster."""
+    """Return the settings of a run by its name.
+
+    Parameters
+    ----------
+    name
+        A name of `NAMES`, such as "electricity-f" or "paper".
+    model
+        A forecaster of `MODELS`, by its name on the command line.
+
+    Returns
+    -------
+    Config
+        The settings.
+
+    Raises
+    ------
+    ConfigError
+        If one of the names is unknown.
+
+    Examples
+    --------
+    >>> import logsparse as ls
+    >>> ls.presets.named("electricity-f").length
+    768
+    """
     if model not in MODELS:
         raise ConfigError(
             f"A preset must be for one of: {', '.join(MODELS)}.",
@@ -157,7 +181,7 @@ def named(name: str, model: str = "logsparse") -> Config:
 
 
 def _sparse(length: int) -> Pattern:
-    """Restart every eighth, local part of its logarithm; the first rows dense, which costs no extra space."""
+    """Return the pattern of table 3: restarts every eighth of the window, a local part, dense first rows."""
     sub = length // 8
     width = (sub - 1).bit_length()
     return restart(sub, width, dense_rows=length // sub * 2 * width)

@@ -1,4 +1,4 @@
-"""A name, or the folder of a saved model -> the forecaster. The one list of forecasters that there are."""
+"""Name, or folder of a saved model -> forecaster. The only list of forecasters: a new one gets a row here."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logsparse.checks import a_path, suggest
 from logsparse.errors import ConfigError, DataError, LogsparseError
-from logsparse.forecast import Forecaster
-from logsparse.storage import UnfitError
 
 if TYPE_CHECKING:
     from logsparse.forecast import Forecaster
@@ -23,53 +20,85 @@ NAMES = {
     "seasonal-naive": "logsparse.baselines.naive:SeasonalNaive",
     "trmf": "logsparse.baselines.trmf:TRMF",
 }
+"""Name on the command line -> module and class, imported on first use; the class names the saved model."""
+# Class names that folders of 0.1.0 use.
+_FORMER = {"AutoArima": "AutoARIMA", "AutoEts": "AutoETS", "Trmf": "TRMF"}
+_LONGEST_REASON = 300
 
 
 def named(name: str, horizon: int, **settings: Any) -> Forecaster:
-    """A fresh forecaster by the name that the command line knows it by, with settings of its own."""
+    """Return an unfitted forecaster by its name on the command line, with the given parameters."""
+    from logsparse.checks import suggest
+
     if name not in NAMES:
         raise ConfigError(
             f"A model must be one of: {', '.join(NAMES)}.",
             got=repr(name),
             hint=suggest(name, NAMES, "or the path of a saved model's folder; check the spelling."),
         )
+    return class_of(name)(horizon, **settings)
+
+
+def class_of(name: str) -> type[Forecaster]:
+    """Return the class of a name in `NAMES`."""
     module, _, attribute = NAMES[name].partition(":")
-    forecaster: Forecaster = getattr(import_module(module), attribute)(horizon, **settings)
-    return forecaster
-
-
-_LONGEST_REASON = 300
-_HOMES = {home.partition(":")[2]: home.partition(":")[0] for home in NAMES.values()}
-# What folders of 0.1.0 call them.
-_FORMER = {"AutoArima": "AutoARIMA", "AutoEts": "AutoETS", "Trmf": "TRMF"}
+    kind: type[Forecaster] = getattr(import_module(module), attribute)
+    return kind
 
 
 def load(path: str | Path, **changed: Any) -> Forecaster:
-    """What `save` wrote, ready to forecast; settings such as device="cpu" or samples=500 may be changed on the way."""
-    from logsparse.folder import read
+    """Load a forecaster that `save` wrote, ready to forecast.
 
-    written = read(_as_path(path))
-    name = _FORMER.get(written.kind, written.kind)
-    if name not in _HOMES:
+    Parameters
+    ----------
+    path
+        The folder.
+    **changed
+        Parameters to change, such as device="cpu", samples=500 or method="direct"; those of `changeable` only.
+
+    Returns
+    -------
+    Forecaster
+        Of the class that was saved.
+
+    Raises
+    ------
+    ConfigError, DataError
+        If a parameter cannot be changed, or the folder is damaged or not a model.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import polars as pl
+    >>> import logsparse as ls
+    >>> frame = pl.DataFrame({"unique_id": "a", "ds": range(70), "y": [float(t % 7) for t in range(70)]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ls.SeasonalNaive(horizon=3, season=7).fit(frame).save(f"{folder}/model")
+    ...     ls.load(f"{folder}/model").predict()["mean"].to_list()
+    [0.0, 1.0, 2.0]
+    """
+    from logsparse.checks import a_path
+    from logsparse.folder import read
+    from logsparse.storage import UnfitError
+
+    written = read(a_path("A model is loaded from the path of its folder.", path, hint='write load("model").'))
+    classes = {entry.partition(":")[2]: name for name, entry in NAMES.items()}
+    name = classes.get(_FORMER.get(written.kind, written.kind))
+    if name is None:
         raise DataError(
-            f"A saved model must be of a kind that this logsparse knows: {', '.join(sorted(_HOMES))}.",
+            f"A saved model must be of a kind that this logsparse knows: {', '.join(sorted(classes))}.",
             got=f"{written.kind} in {path}, written by logsparse {written.version}",
             hint="update logsparse.",
         )
-    kind: type[Forecaster] = getattr(import_module(_HOMES[name]), name)
     try:
-        return kind.restored(written, **changed)
+        return class_of(name).restored(written, **changed)
     except LogsparseError:
         raise
     except Exception as error:
-        # Whatever a stranger wrote into a folder, what comes of it is a refusal.
+        # Whatever is wrong with the content of a folder, the user sees one kind of error.
         reason = str(error) if isinstance(error, UnfitError) else f"{type(error).__name__}: {error}"
         raise DataError(
             f"{path} must hold everything that a {written.kind} needs, as it was saved.",
             got=" ".join(reason.split())[:_LONGEST_REASON],
-            hint="copy the folder again from where it came, or save the model again.",
+            hint="copy the folder again from its source, or save the model again.",
         ) from error
-
-
-def _as_path(path: Any) -> Path:
-    return a_path("A model is loaded from the path of its folder.", path, hint='write load("model").')

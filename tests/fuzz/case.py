@@ -1,4 +1,4 @@
-"""One hostile input -> what became of it: accepted with the right values, refused with a clear error, or a finding."""
+"""One hostile input -> its outcome: accepted with the right values, refused with a clear error, or a finding."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Case(NamedTuple):
     """A generator of cases is a function `(rng, folder) -> Case`; all randomness comes from `rng`."""
 
     kind: str
-    """The group it is counted in, for example "frame: times" or "folder: edited weights"."""
+    """Group in which it is counted, for example "frame: times" or "folder: edited weights"."""
     label: str
-    """What was done to the input, in one line; with the seed it identifies the case."""
+    """One line on what was done to the input; with the seed it identifies the case."""
     run: Callable[[], None]
     """Returns if the input was accepted and its values are right; raises AssertionError if they are wrong."""
 
 
 def outcome(case: Case) -> str:
-    """`accepted` or `refused`; anything else that comes out of `run` is a finding and passes through."""
+    """Return `accepted` or `refused`; any other exception of `run` is a finding and passes through."""
     try:
         case.run()
     except LogsparseError:

@@ -1,4 +1,4 @@
-"""A generator of random numbers -> one hostile file or folder: in an odd dialect, damaged, or no data at all."""
+"""A random generator -> one hostile file or folder: in an unusual dialect, damaged, or not data at all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENDINGS = ("csv", "tsv", "txt", "parquet", "pq", "feather", "arrow", "ipc", "CSV
 
 
 def case(rng: np.random.Generator, folder: Path) -> Case:
-    """Half of the cases have a truth that every value is compared with; the others must only not break."""
+    """Half of the cases compare every value with a known truth; the others must only not crash."""
     make = (table_file, parts, damaged, no_data, odd_path)[rng.choice(5, p=(0.35, 0.15, 0.25, 0.15, 0.1))]
     return make(rng, folder)
 
@@ -42,7 +42,7 @@ def _runs(path: Any) -> Callable[[], None]:
 
 
 def _table(rng: np.random.Generator, known: Truth, names: dict[int, str]) -> pl.DataFrame:
-    """The truth as a table that a file of columns can hold; times are text in a csv file anyway."""
+    """The truth as a table that a columnar file can hold; in a csv file, times are text anyway."""
     times = [known.times[step] for _, step, _ in known.rows]
     if known.freq.isdigit():
         stamps = pl.Series([int(t) for t in times])
@@ -63,7 +63,7 @@ def _table(rng: np.random.Generator, known: Truth, names: dict[int, str]) -> pl.
 
 
 def table_file(rng: np.random.Generator, folder: Path) -> Case:
-    """One file of any kind, written in one of the many ways there are."""
+    """One file of any kind, written in one of many ways."""
     known = truth(rng)
     names = some_names(rng, known.series)
     kind = str(rng.choice(["csv", "csv", "parquet", "feather"]))
@@ -126,7 +126,7 @@ def _columns_file(rng: np.random.Generator, path: Path, table: pl.DataFrame) -> 
 
 
 def parts(rng: np.random.Generator, folder: Path) -> Case:
-    """A folder of parts, with the notes of other programs in it, split anyhow or by series."""
+    """A folder of parts, split at random or by series, with files of other programs in it."""
     known = truth(rng)
     names = some_names(rng, known.series)
     table = _table(rng, known, names)
@@ -152,11 +152,11 @@ def parts(rng: np.random.Generator, folder: Path) -> Case:
     return Case("file: parts", f"by series {hive}, step {known.freq}", lambda: known.check(root, names))
 
 
-# ---- files without one
+# ---- files without a known truth
 
 
 def damaged(rng: np.random.Generator, folder: Path) -> Case:
-    """A file that was good, cut, changed or under a wrong name."""
+    """A good file that was cut, changed or renamed."""
     known = truth(rng)
     kind = str(rng.choice(["csv", "parquet", "feather", "nested parquet"]))
     path = folder / f"data.{kind.rsplit(maxsplit=1)[-1]}"
@@ -196,7 +196,7 @@ def _nested(rng: np.random.Generator, path: Path) -> None:
 
 
 def no_data(rng: np.random.Generator, folder: Path) -> Case:
-    """Bytes that are no table, or are one in an encoding or packing that is not read."""
+    """Bytes that are not a table, or a table in an unsupported encoding or compression."""
     good = "unique_id,ds,y\n" + "".join(f"M\xfcller,{i},{i}.5\n" for i in range(20))
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
@@ -237,7 +237,7 @@ def no_data(rng: np.random.Generator, folder: Path) -> Case:
 
 
 def odd_path(rng: np.random.Generator, folder: Path) -> Case:
-    """Names, links and folders that lead nowhere, in circles, or to what is no file."""
+    """Names, links and folders that lead nowhere, in circles, or to something that is not a file."""
     good = folder / "good.parquet"
     pl.DataFrame({"unique_id": "a", "ds": [1, 2, 3], "y": 1.0}).write_parquet(good)
     ending = str(rng.choice(ENDINGS))

@@ -1,7 +1,7 @@
-"""A seed -> a model folder or a checkpoint, damaged: accepted only if it forecasts as before, or is another good one.
+"""A seed -> a damaged model folder or checkpoint, accepted only if it forecasts as before or is another valid one.
 
 Small models are fitted once per process; each case damages a copy: bytes, files, JSON values and tensors, with the
-checksums made right again or not.
+checksums updated or not.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from logsparse.train.loop import CHECKPOINT, Training
 
 Rng = np.random.Generator
 Damage = Callable[[Rng, Path], tuple[str, bool]]
-"""Damages a folder; tells how, and whether what comes of it may be another valid model."""
+"""Damages a folder; returns how, and whether the result may be another valid model."""
 
 STRANGE: list[Any] = [
     *(None, True, False, "", "x", "24x7", "h", "9" * 30, "\ud800", "a\nb"),
@@ -59,7 +59,7 @@ NAMES = ("naive", "logsparse", "covariates", "no history", "deepar", "deepstate"
 
 @cache
 def _room() -> TemporaryDirectory[str]:
-    """For the whole models; removed when the process ends."""
+    """Folder for the undamaged models; removed when the process ends."""
     return TemporaryDirectory(prefix="logsparse-fuzz-")
 
 
@@ -69,7 +69,7 @@ def _new_place() -> Path:
 
 @cache
 def original(name: str) -> tuple[Path, pl.DataFrame]:
-    """The folder of a small fitted model, and what it forecasts."""
+    """The folder of a small fitted model, and its forecast."""
     path = _new_place() / name
     _unfitted(name).fit(frame(), **COLUMNS.get(name, {})).save(path, history=name != "no history")
     return path, _forecast(path)
@@ -90,7 +90,7 @@ def _unfitted(name: str) -> Any:
 
 
 def _forecast(path: Path) -> pl.DataFrame:
-    """Of the loaded model, from its own history where it has one, else from one that is given."""
+    """Forecast of the loaded model, from its own history if it has one, else from a given one."""
     model = ls.load(path)
     future = frame().select("unique_id", pl.col("ds").dt.offset_by("60d"), "x")
     if model.panel_.covariates:
@@ -177,7 +177,7 @@ def _must_pass(run: Callable[[], None]) -> Callable[[], None]:
     return passes
 
 
-# Damages of bytes and files: the checksums are wrong then.
+# Damages of bytes and files: the checksums become wrong.
 
 
 def _untouched(_rng: Rng, _place: Path) -> tuple[str, bool]:
@@ -205,7 +205,7 @@ def _files(rng: Rng, place: Path) -> tuple[str, bool]:
     path, other = _any_file(rng, place), _any_file(rng, place)
     if rng.random() < 0.5:
         path.unlink()
-        # Where there is no checkpoint, a training begins anew.
+        # Without a checkpoint, training starts again.
         return f"no {path.name}", path.name == f"{CHECKPOINT}.json"
     blob = path.read_bytes()
     path.write_bytes(other.read_bytes())
@@ -214,12 +214,12 @@ def _files(rng: Rng, place: Path) -> tuple[str, bool]:
 
 
 def _any_file(rng: Rng, place: Path) -> Path:
-    # The losses of a training are for the user: nothing reads them.
+    # The losses of a training are only for the user: nothing reads them.
     found = sorted(path for path in place.iterdir() if path.name != "metrics.jsonl")
     return found[int(rng.integers(len(found)))]
 
 
-# Damages of values: the checksums are made right again.
+# Damages of values: the checksums are updated.
 
 
 def _edit_config(rng: Rng, place: Path) -> tuple[str, bool]:
@@ -238,7 +238,7 @@ def _edit_series(rng: Rng, place: Path) -> tuple[str, bool]:
 
 
 def _other_series(rng: Rng, place: Path) -> tuple[str, bool]:
-    """A file of another model, which is whole in itself."""
+    """A valid file of another model."""
     name = str(rng.choice(NAMES))
     file = str(rng.choice(["series.json", "model.safetensors", "history.safetensors"]))
     source = original(name)[0] / file
@@ -267,7 +267,7 @@ def _edit_tensor_file(rng: Rng, place: Path, file: str) -> tuple[str, bool]:
 
 
 def _edit_header(rng: Rng, place: Path) -> tuple[str, bool]:
-    """Anything in the part of a tensor file that says what is where."""
+    """Change the header of a tensor file."""
     blob = bytearray((place / "model.safetensors").read_bytes())
     at = int(rng.integers(min(len(blob), 200)))
     blob[at] = int(rng.integers(256))
@@ -296,7 +296,7 @@ def _edit_checkpoint_tensors(rng: Rng, place: Path) -> tuple[str, bool]:
 
 
 def _edit(rng: Rng, value: Any, start: list[str] | None = None) -> str:
-    """Change one value somewhere below; tells where and how."""
+    """Change one value somewhere below; return where and how."""
     path: list[Any] = list(start or [])
     for key in path[:-1]:
         value = value[key]
@@ -384,7 +384,7 @@ def _sealed(document: dict[str, Any]) -> bytes:
     content = {key: value for key, value in document.items() if key != "sha256"}
     try:
         return pack_document(content)
-    except ValueError:  # NaN and infinity, which no reader takes
+    except ValueError:  # NaN and infinity, which no reader accepts
         return json.dumps(content).encode()
 
 

@@ -1,4 +1,4 @@
-"""A generator of random numbers -> one hostile frame: of any library, of any types, with or without a known truth."""
+"""A random generator -> one hostile frame of any library and any types, with or without a known truth."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Frame = dict[str, Column]
 
 
 def case(rng: np.random.Generator, folder: Path) -> Case:  # noqa: ARG001 - frames need no folder
-    """Half of the cases have a truth that every value is compared with; the others must only not break."""
+    """Half of the cases compare every value with a known truth; the others must only not crash."""
     make = (long, wide, odd_cells, odd_columns, odd_types, odd_settings)[
         rng.choice(6, p=(0.3, 0.2, 0.2, 0.1, 0.1, 0.1))
     ]
@@ -37,7 +37,7 @@ def case(rng: np.random.Generator, folder: Path) -> Case:  # noqa: ARG001 - fram
 
 
 def long(rng: np.random.Generator) -> Case:
-    """A long frame of any library, its columns of any types that say the same."""
+    """A long frame of any library, with columns of any types that hold the same values."""
     known = truth(rng)
     ids, names, how_ids = _ids(rng, known)
     stamps, how_times = _times(rng, [known.times[step] for _, step, _ in known.rows], known)
@@ -61,7 +61,7 @@ def wide(rng: np.random.Generator) -> Case:
     for number in known.series:
         columns[names[number]], _ = _numbers(rng, [cells.get((number, step)) for step in steps])
     data, how = _framed(rng, columns)
-    # Holes in the union of all times leave the step open.
+    # With holes in the union of all times, the step cannot be inferred.
     known = Truth(known.rows, known.times, known.zone, known.freq, given=True)
     return Case(
         "frame: wide", f"{how}, times {how_times}, step {known.freq}", lambda: known.check(data, names, wide=True)
@@ -129,7 +129,7 @@ def _numbers(rng: np.random.Generator, values: list[float | None]) -> tuple[Any,
 
 
 def _framed(rng: np.random.Generator, columns: dict[str, Any]) -> tuple[Any, str]:
-    """The columns as a frame of some library; where it cannot hold them, as pandas."""
+    """The columns as a frame of some library; as pandas if it cannot hold them."""
     how = str(rng.choice(["pandas", "polars", "lazy", "pyarrow", "polars objects"]))
     frame = pd.DataFrame({name: pd.Series(column).reset_index(drop=True) for name, column in columns.items()})
     if rng.random() < 0.3:
@@ -157,10 +157,10 @@ def _to_polars(column: Any) -> pl.Series:
     return series
 
 
-# ---- frames without one
+# ---- frames without a known truth
 
 
-NOW = datetime(2024, 1, 1)  # noqa: DTZ001 - as a user's frame has it
+NOW = datetime(2024, 1, 1)  # noqa: DTZ001 - naive, as in most frames
 CELLS: Column = [
     None, float("nan"), float("inf"), -float("inf"), 1e300, 1e-320, 2**63, 2**64, -(2**63) - 1, 10**40, 10**400,
     10**5000, True, False, np.True_, np.int8(3), np.float16(1.5), np.uint64(2**63), np.longdouble("1e4000"), "", " ",
@@ -178,7 +178,7 @@ CELLS: Column = [
 
 
 class Hostile:
-    """An object whose every question is answered by an error."""
+    """An object whose every method raises."""
 
     def __str__(self) -> str:
         raise RuntimeError("no text")
@@ -232,7 +232,7 @@ def _runs(data: Any, **settings: Any) -> Callable[[], None]:
 
 
 def odd_cells(rng: np.random.Generator) -> Case:
-    """One used column holds odd objects, alone or among usual values."""
+    """One used column holds unusual objects, alone or among usual values."""
     size = int(rng.integers(1, 12))
     columns = _plain(rng, size)
     name = str(rng.choice(["unique_id", "ds", "y", "x", "s"]))
@@ -252,7 +252,7 @@ def odd_cells(rng: np.random.Generator) -> Case:
 
 
 def odd_columns(rng: np.random.Generator) -> Case:
-    """Names and shapes that no frame should have."""
+    """Unusual names and shapes."""
     columns = _plain(rng, int(rng.integers(0, 6)))
     frame = pd.DataFrame(columns)
     names = [
@@ -285,7 +285,7 @@ def odd_columns(rng: np.random.Generator) -> Case:
 
 
 def odd_types(rng: np.random.Generator) -> Case:
-    """Columns of types that polars or pyarrow have and numbers have not; times and ids beyond their range."""
+    """Columns of types of polars or pyarrow that are not numbers; times and ids out of range."""
     size = int(rng.integers(1, 8))
     numbers = pa.array(range(size), pa.int64())
     far = pa.array([int(n) for n in rng.integers(-(2**62), 2**62, size)], pa.int64())
@@ -319,7 +319,7 @@ def odd_types(rng: np.random.Generator) -> Case:
     columns[name] = kinds[kind]()
     table = pa.table(columns)
     how, data = str(rng.choice(["pyarrow", "polars", "pandas"])), table
-    with contextlib.suppress(Exception, pl.exceptions.PanicException):  # what they cannot hold stays with pyarrow
+    with contextlib.suppress(Exception, pl.exceptions.PanicException):  # columns that they cannot hold stay in pyarrow
         data = pl.from_arrow(table) if how == "polars" else data
         data = table.to_pandas(types_mapper=pd.ArrowDtype) if how == "pandas" else data
     label = f"{type(data).__module__}: {table.schema.field(name).type} in {name}"
@@ -339,7 +339,7 @@ def _step(rng: np.random.Generator) -> Any:
 
 
 def odd_settings(rng: np.random.Generator) -> Case:
-    """A usual frame, whose times may repeat or lie apart, with settings of any kind."""
+    """A usual frame, whose times may repeat or have gaps, with keywords of any kind."""
     size = int(rng.integers(1, 30))
     columns = _plain(rng, size)
     spread = int(rng.choice([1, 10, 10**6, 2**40]))

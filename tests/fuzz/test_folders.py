@@ -1,4 +1,4 @@
-"""The generator of damaged folders: the same case for the same seed, every kind, and nothing but clear outcomes."""
+"""The generator of damaged folders: the same seed makes the same case; every kind occurs; every outcome is clear."""
 
 from __future__ import annotations
 

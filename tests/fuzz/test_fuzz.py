@@ -1,4 +1,4 @@
-"""A small number of hostile cases on every run of the tests; `make fuzz` runs more."""
+"""A small number of hostile cases in every test run; `make fuzz` runs more."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ def test_the_runner_tells_what_became_of_a_case(act: object, outcome: str, monke
 
 
 def test_a_silent_child_is_a_hang_and_the_next_case_still_runs() -> None:
-    # No case can be done within no time at all, so that both children are ended.
-    found = [told["outcome"] for _, told in results(tasks(["frames"], 0, 2), 0, 0.0)]
-    assert found == ["hang", "hang"]
+    # With a timeout of zero no case can finish, so both children are killed.
+    outcomes = [result["outcome"] for _, result in results(tasks(["frames"], 0, 2), 0, 0.0)]
+    assert outcomes == ["hang", "hang"]

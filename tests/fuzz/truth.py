@@ -1,4 +1,4 @@
-"""A generator of random numbers -> rows whose meaning is known, and the check that a panel says the same."""
+"""A random generator -> rows with known values, and the check that a panel holds the same."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pandas as pd
 from logsparse.data.frame import to_panel
 from logsparse.errors import LogsparseError
 
-# Steps whose times can be told apart from one another however few there are; business days need freq=.
+# Steps that can be inferred from few times; business days need freq=.
 STEPS = ("1", "7", "s", "15min", "h", "6h", "D", "W", "MS", "ME", "QS", "YE", "B")
 ZONES = (None, None, None, "UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata")
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Rows (series, step, value): a value is a number of float32 or None; `times` has the time of every step."""
+    """Rows (series, step, value): a value is a float32 or None; `times` holds the time of every step."""
 
     rows: list[tuple[int, int, float | None]]
     times: Any
@@ -26,20 +26,20 @@ class Truth:
     zone: str | None
     freq: str
     given: bool
-    """Whether the step has to be given, since it does not follow from the rows."""
+    """True if the step has to be given, since it cannot be inferred from the rows."""
 
     @property
     def series(self) -> list[int]:
-        """Their numbers, in the order in which they first come."""
+        """Numbers of the series, in order of appearance."""
         return list(dict.fromkeys(number for number, _, _ in self.rows))
 
     def clock(self, step: int) -> int:
-        """The time of a step as a panel counts it."""
+        """Return the time of a step on the clock of a panel."""
         time = self.times[step]
         return int(time) if self.freq.isdigit() else int(np.datetime64(time, "us").astype(np.int64))
 
     def check(self, data: Any, names: dict[int, str], *, wide: bool = False) -> None:
-        """Whether the data, which must not be refused, become just these series."""
+        """Assert that the data are accepted and become exactly these series."""
         freq = (int(self.freq) if self.freq.isdigit() else self.freq) if self.given else None
         try:
             panel = to_panel(data, freq=freq)
@@ -84,7 +84,7 @@ def truth(rng: np.random.Generator) -> Truth:
 
 
 def value(rng: np.random.Generator) -> float:
-    """A number that float32 holds exactly: huge, tiny, whole or none of these."""
+    """A number that float32 holds exactly: huge, tiny, whole or ordinary."""
     size = rng.random()
     if size < 0.3:
         return float(rng.integers(-(2**24), 2**24))
@@ -94,7 +94,7 @@ def value(rng: np.random.Generator) -> float:
 
 
 def some_names(rng: np.random.Generator, series: list[int]) -> dict[int, str]:
-    """A different name for each series, odd ones among them."""
+    """A different name for each series, some of them unusual."""
     odd = [
         "a",
         "A",

@@ -1,1 +1,1 @@
-"""What LogSparse is compared with: seasonal naive, ARIMA and ETS, DeepAR, DeepState, TRMF."""
+"""Forecasters to compare LogSparse with: seasonal naive, ARIMA, ETS, DeepAR, DeepState, TRMF."""

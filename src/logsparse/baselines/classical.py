@@ -1,4 +1,4 @@
-"""ARIMA and ETS, one model a series, chosen and estimated by statsforecast on the recent past."""
+"""Panel -> one ARIMA or ETS per series, chosen and estimated by statsforecast on its recent past -> Forecast."""
 
 from __future__ import annotations
 
@@ -24,25 +24,23 @@ from logsparse.storage import a_list, array, entries, require, whole_number
 
 # S series, H steps of the horizon, Q quantile levels
 
-# 28 days of hours. The least is for data without a season; the most bounds the time, but four seasons are always seen.
+# Default span: 28 seasons, within these bounds, but at least four seasons.
 _SEASONS, _LEAST, _MOST, _FEWEST_SEASONS = 28, 200, 1000, 4
-# Of a longer one these models cannot be estimated in sensible time: they are then without season.
+# With a longer season the estimate takes too long: the model then has none.
 _LONGEST_SEASON = 350
 _NAMED_FAILURES = 3
-# Steps to estimate on, and processes: beyond it, a number is a mistake.
+# Largest span and number of processes.
 _LARGEST = 1_000_000
 
 log = logging.getLogger("logsparse")
 
 
 class _Classical(Forecaster):
-    """`season` in steps (None: the usual one of the frequency); `span`: how many recent steps a model is estimated on.
+    """One statsforecast model per series.
 
-    `span=None` is 28 seasons (28 days of hours), within 200 to 1,000 steps, and at least four seasons. `processes=None`
-    takes a process a core. When a later history of a fitted series comes, its model is kept and filtered forward over
-    the new values. A series that was not fitted, or a history that begins after the fitted span did, is estimated
-    afresh. Holes are filled from the same phase of neighbouring seasons; ARIMA's filter leaves them open.
-    A series that cannot be estimated is forecast by seasonal naive: a log line says so, `failed_` has the reasons.
+    A later history of a fitted series keeps its model, which is filtered forward over the new values. A new series, or
+    a history that begins after the fitted span did, is estimated anew. Missing values are filled from the same phase
+    of neighbouring seasons, except in ARIMA's filter, which handles them.
     """
 
     changeable = ("processes", "verbose")
@@ -64,7 +62,7 @@ class _Classical(Forecaster):
         super().check()
         for name, hint in (
             ("span", "count the recent steps to estimate on, or leave it out."),
-            ("processes", "write 1, or leave it out for one a core."),
+            ("processes", "write 1, or leave it out for one per core."),
         ):
             if getattr(self, name) is not None:
                 setattr(self, name, whole(name, getattr(self, name), most=_LARGEST, hint=hint))
@@ -88,13 +86,13 @@ class _Classical(Forecaster):
         skipped_S = np.maximum(panel.lengths - self.span_, 0)
         self.begins_ = panel.freq.add(panel.starts, skipped_S)
         tasks = [self._task(panel[i][skip:], None) for i, skip in enumerate(skipped_S)]
-        found = self._answers(tasks)
-        self._say_failed(panel.ids, found)
-        self.models_: list[dict[str, Any]] = [one if "failed" in one else one["model"] for one in found]
+        results = self._answers(tasks)
+        self._warn_of_failed(panel.ids, results)
+        self.models_: list[dict[str, Any]] = [one if "failed" in one else one["model"] for one in results]
 
     @property
     def failed_(self) -> dict[SeriesId, str]:
-        """Series that could not be estimated when fitted, and why."""
+        """Series that could not be estimated at `fit`, and why."""
         models = zip(self.panel_.ids, self.models_, strict=True)
         return {name: model["failed"] for name, model in models if "failed" in model}
 
@@ -116,9 +114,9 @@ class _Classical(Forecaster):
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
         known, failed = {name: place for place, name in enumerate(self.panel_.ids)}, self.failed_
         places = [series for series, name in enumerate(panel.ids) if name not in failed]
-        found = self._answers([self._next_task(panel, i, known.get(panel.ids[i])) for i in places])
-        self._say_failed([panel.ids[i] for i in places], found)
-        good = [(series, one) for series, one in zip(places, found, strict=True) if "failed" not in one]
+        results = self._answers([self._next_task(panel, i, known.get(panel.ids[i])) for i in places])
+        self._warn_of_failed([panel.ids[i] for i in places], results)
+        good = [(series, one) for series, one in zip(places, results, strict=True) if "failed" not in one]
         mean_SH, spread_SH = (np.zeros((len(panel), self.horizon)) for _ in range(2))
         for series, one in good:
             mean_SH[series], spread_SH[series] = one["mean"], one["spread"]
@@ -132,7 +130,7 @@ class _Classical(Forecaster):
         return Forecast(panel, narrow_SH, levels, quantiles_SQH)
 
     def _next_task(self, panel: Panel, series: int, place: int | None) -> Task:
-        """Forward from where its model's span began, or afresh on the last span."""
+        """Return the task to filter forward from where the fitted span began, or to estimate on the last span."""
         values = panel[series]
         if place is not None:
             start, begin = panel.starts[series : series + 1], self.begins_[place : place + 1]
@@ -155,27 +153,91 @@ class _Classical(Forecaster):
         with Progress(self.kind, len(tasks), verbose=self.verbose and afresh > 0) as progress:
             return answers(tasks, self.processes or os.cpu_count() or 1, progress.step)
 
-    def _say_failed(self, ids: Sequence[SeriesId], found: list[Answer]) -> None:
-        failed = [f"{name!r} ({one['failed']})" for name, one in zip(ids, found, strict=True) if "failed" in one]
+    def _warn_of_failed(self, ids: Sequence[SeriesId], results: list[Answer]) -> None:
+        failed = [f"{name!r} ({one['failed']})" for name, one in zip(ids, results, strict=True) if "failed" in one]
         if failed:
             log.warning(
                 "%s: %d of %d series could not be estimated and are forecast by seasonal naive: %s%s",
                 self.kind,
                 len(failed),
-                len(found),
+                len(results),
                 ", ".join(failed[:_NAMED_FAILURES]),
                 ", ..." if len(failed) > _NAMED_FAILURES else "",
             )
 
 
 class AutoARIMA(_Classical):
-    """ARIMA with the orders that auto.arima chooses."""
+    """Forecast each series by an ARIMA model whose orders are chosen as R's auto.arima does.
+
+    Parameters
+    ----------
+    horizon
+        Number of steps to forecast.
+    season
+        Steps of a season; from the frequency if left out. Above 350 steps the model has no season.
+    span
+        Number of recent steps to estimate on; 28 seasons if left out, between 200 and 1,000 steps, at least 4 seasons.
+    processes
+        Number of processes; one per core if left out.
+    verbose
+        Whether to show progress.
+
+    Attributes
+    ----------
+    failed_
+        Series that could not be estimated, and why; seasonal naive forecasts them.
+
+    Raises
+    ------
+    ConfigError
+        At `fit`, not here, if a parameter has a wrong value or statsforecast is not installed.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import logsparse as ls
+    >>> frame = pl.DataFrame({"unique_id": "a", "ds": range(30), "y": [1.0 * t for t in range(30)]})
+    >>> ls.AutoARIMA(horizon=2, verbose=False).fit(frame).forecast().mean.round().tolist()
+    [[30.0, 31.0]]
+    """
 
     kind = "arima"
 
 
 class AutoETS(_Classical):
-    """Exponential smoothing (error, trend, season) with the form that fits best."""
+    """Forecast each series by exponential smoothing, with the error, trend and season that fit best.
+
+    Parameters
+    ----------
+    horizon
+        Number of steps to forecast.
+    season
+        Steps of a season; from the frequency if left out. Above 350 steps the model has no season.
+    span
+        Number of recent steps to estimate on; 28 seasons if left out, between 200 and 1,000 steps, at least 4 seasons.
+    processes
+        Number of processes; one per core if left out.
+    verbose
+        Whether to show progress.
+
+    Attributes
+    ----------
+    failed_
+        Series that could not be estimated, and why; seasonal naive forecasts them.
+
+    Raises
+    ------
+    ConfigError
+        At `fit`, not here, if a parameter has a wrong value or statsforecast is not installed.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import logsparse as ls
+    >>> frame = pl.DataFrame({"unique_id": "a", "ds": range(30), "y": [1.0 * t for t in range(30)]})
+    >>> ls.AutoETS(horizon=2, verbose=False).fit(frame).forecast().mean.round().tolist()
+    [[30.0, 31.0]]
+    """
 
     kind = "ets"
 

@@ -1,10 +1,11 @@
-"""DeepAR: the forecaster LogSparse with an LSTM in the place of attention; nothing else differs unless asked for."""
+"""DeepAR: the forecaster LogSparse with an LSTM in place of attention; all other settings are the same by default."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from logsparse.config import Config
+from logsparse.data.calendar import Freq
 from logsparse.data.panel import Panel
 from logsparse.data.series_index import SeriesIndex
 from logsparse.defaults import recommend
@@ -14,16 +15,35 @@ from logsparse.model.recurrent import Recurrent
 
 
 class DeepAR(LogSparse):
-    """As LogSparse; `config.model.layers` and `config.model.width` are the LSTM's layers and its hidden size.
+    """Forecast many related series with an LSTM, after Salinas et al. (2020).
 
-    By default inputs, loss, windows and the way of forecasting are those of LogSparse, so that a comparison is one of
-    networks. `config=presets.named("paper", "deepar")` has the settings of the paper instead.
+    Inputs, loss, windows and way of forecasting are those of LogSparse, so that a comparison is one of networks;
+    `presets.named("paper", "deepar")` has the settings that the paper compares with instead.
+
+    Parameters
+    ----------
+    horizon
+        Number of steps to forecast.
+    context, config, seed, device, minutes, samples, verbose
+        As for LogSparse; `config.model.layers` and `config.model.width` are the layers of the LSTM and their size.
+
+    Raises
+    ------
+    ConfigError
+        At `fit`, not here, if a parameter has a wrong value.
+
+    Examples
+    --------
+    >>> import logsparse as ls
+    >>> ls.DeepAR(horizon=24, config=ls.presets.named("solar", "deepar")).config.model.layers
+    3
     """
 
     def _default_config(self, panel: Panel) -> Config:
-        advised = recommend(panel, self.horizon, self.context)
-        return replace(advised, model=replace(advised.model, layers=3, width=40))
+        usual = recommend(panel, self.horizon, self.context)
+        return replace(usual, model=replace(usual.model, layers=3, width=40))
 
-    def _network(self, config: Config, features: int, known: SeriesIndex) -> Network:
-        static = [len(found) for found in known.categories.values()]
+    def _network(self, config: Config, features: int, known: SeriesIndex, freq: Freq) -> Network:
+        del freq
+        static = [len(categories) for categories in known.categories.values()]
         return Recurrent(config.model, length=config.length, features=features, series=len(known.ids), static=static)

@@ -1,29 +1,30 @@
-"""DeepState: one LSTM for all series tells how level and season of each may move; a Kalman filter does the rest."""
+"""DeepState: one LSTM sets the state-space model of every series (level, slope, season); a Kalman filter runs it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from numpy.typing import NDArray
 
 from logsparse.checks import is_number, whole
 from logsparse.config import Config
-from logsparse.data.calendar import FARTHEST
+from logsparse.data.calendar import FARTHEST, Freq
 from logsparse.data.panel import Panel
 from logsparse.data.series_index import SeriesIndex
 from logsparse.defaults import recommend
 from logsparse.errors import ConfigError
 from logsparse.forecaster import LogSparse
+from logsparse.learned import Plan
 from logsparse.model.network import Network
 from logsparse.model.statespace import Structural, Structure
-from logsparse.storage import entries, number, whole_number
-from logsparse.train.batches import TrainingSet
+from logsparse.storage import entries, number, require, whole_number
 
 
 class Settings(TypedDict, total=False):
-    """What `LogSparse` takes beside the horizon."""
+    """Parameters of `LogSparse` other than the horizon."""
 
     context: int | None
     config: Config | None
@@ -35,12 +36,33 @@ class Settings(TypedDict, total=False):
 
 
 class DeepState(LogSparse):
-    """Rangapuram et al. (NeurIPS 2018). Settings as of LogSparse; `layers` and `width` are those of the LSTM.
+    """Forecast with a linear-Gaussian state-space model per series, after Rangapuram et al. (NeurIPS 2018).
 
-    `season` in steps follows from the frequency unless given, 1 is none. `trend` is the share of the slope that lasts
-    from one step to the next: 0 is no slope, 1 one that lasts, between them it is damped. The law is Gaussian; mean and
-    quantiles are exact, `samples` are joint paths beside them. `lags` and `method` of a config have no meaning here,
-    but a method that tells all steps at once is refused.
+    One LSTM sets the parameters of all models. The distribution is Gaussian; mean and quantiles are exact.
+    `lags` and `method` of a config have no effect, but a method that forecasts all steps at once is refused.
+
+    Parameters
+    ----------
+    horizon
+        Number of steps to forecast.
+    season
+        Steps of a season; from the frequency if left out, 1 for none.
+    trend
+        Share of the slope that is kept from one step to the next: 0 for no slope, 1 for a constant one.
+    **settings
+        `context`, `config`, `seed`, `device`, `minutes`, `samples`, `verbose` as for LogSparse;
+        `config.model.layers` and `config.model.width` are the layers of the LSTM and their size.
+
+    Raises
+    ------
+    ConfigError
+        At `fit`, not here, if a parameter has a wrong value.
+
+    Examples
+    --------
+    >>> import logsparse as ls
+    >>> ls.DeepState(horizon=24, trend=0.9, seed=3)
+    DeepState(horizon=24, seed=3, trend=0.9)
     """
 
     structure_: Structure
@@ -62,21 +84,21 @@ class DeepState(LogSparse):
         self.trend = float(self.trend)
         if self.config is not None and self.config.model.likelihood != "gaussian":
             raise ConfigError(
-                "DeepState must have the gaussian likelihood: its filter knows no other law.",
+                "DeepState must have the gaussian likelihood, the only one of its filter.",
                 got=f"{self.config.model.likelihood}",
                 hint='set model.likelihood to "gaussian", or leave config out.',
             )
         if self.config is not None and self.config.masks_future_lags:
             raise ConfigError(
-                f"DeepState must not have the method {self.config.method}: its filter knows one, and it is exact.",
+                f"DeepState must not have the method {self.config.method}: its filter forecasts exactly.",
                 got=self.config.method,
                 hint="leave method out.",
             )
 
     def _default_config(self, panel: Panel) -> Config:
-        advised = recommend(panel, self.horizon, self.context)
+        usual = recommend(panel, self.horizon, self.context)
         model = replace(
-            advised.model,
+            usual.model,
             layers=2,
             width=40,
             embed_series=True,
@@ -86,20 +108,22 @@ class DeepState(LogSparse):
             lowest=None,
             likelihood="gaussian",
         )
-        # Its LSTM reads the features and the name of the series alone, so it needs all of them. The filter reads the
-        # history either way; what it learns from is the horizon given it (docs/LOG.md).
-        train = replace(advised.train, loss_on="horizon")
-        return replace(advised, method="ancestral", features=None, model=model, train=train)
+        # The LSTM reads only the features and the id of the series, so it gets all features. The filter reads the
+        # history; the loss is that of the horizon given the history (docs/LOG.md).
+        train = replace(usual.train, loss_on="horizon")
+        return replace(usual, method="ancestral", features=None, model=model, train=train)
 
-    def _prepared(self, panel: Panel) -> tuple[Config, SeriesIndex, TrainingSet]:
-        season = panel.freq.season if self.season is None else self.season
-        self.structure_ = Structure(season, self.trend)
-        return super()._prepared(panel)
+    def _fit(self, panel: Panel, plan: Plan | None = None, folder: Path | None = None) -> None:
+        super()._fit(panel, plan, folder)
+        self.structure_ = self._structure(panel.freq)
 
-    def _network(self, config: Config, features: int, known: SeriesIndex) -> Network:
-        static = [len(found) for found in known.categories.values()]
+    def _structure(self, freq: Freq) -> Structure:
+        return Structure(freq.season if self.season is None else self.season, self.trend)
+
+    def _network(self, config: Config, features: int, known: SeriesIndex, freq: Freq) -> Network:
+        static = [len(categories) for categories in known.categories.values()]
         sizes = {"length": config.length, "features": features, "series": len(known.ids)}
-        return Structural(config.model, self.structure_, **sizes, static=static)
+        return Structural(config.model, self._structure(freq), **sizes, static=static)
 
     def _remembered(self) -> int:
         return self.config_.context
@@ -109,7 +133,9 @@ class DeepState(LogSparse):
         return {**facts, "structure": asdict(self.structure_)}, arrays
 
     def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        found = entries("learned/structure", entries("learned", facts, "structure")["structure"], "season", "trend")
-        season = whole_number("learned/structure/season", found["season"], 1, FARTHEST)
-        self.structure_ = Structure(season, number("learned/structure/trend", found["trend"], 0, 1))
+        saved = entries("learned/structure", entries("learned", facts, "structure")["structure"], "season", "trend")
+        season = whole_number("learned/structure/season", saved["season"], 1, FARTHEST)
+        self.structure_ = Structure(season, number("learned/structure/trend", saved["trend"], 0, 1))
+        same = self._structure(self.panel_.freq)
+        require("learned/structure", f"{same}, as the settings say", saved, holds=self.structure_ == same)
         super()._restore(facts, arrays)

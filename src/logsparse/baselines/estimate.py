@@ -1,12 +1,8 @@
-"""Values of one series -> its ARIMA or ETS as plain numbers -> mean and spread of the steps to come.
+"""Values of one series -> its ARIMA or ETS as plain numbers -> mean and spread of the next steps; many in processes.
 
-All of statsforecast that is used stands here. A task and its answer hold nothing but numbers, texts, lists and dicts,
-so that they can be sent to another process, and saved.
-
-Tasks -> answers, many at a time: each worker is a process of its own that reads and writes lines of JSON.
-
-multiprocessing would import the caller's script once more in every process, and so run what is not behind
-`if __name__ == "__main__"` again. These workers import the library and nothing else; nothing is pickled.
+Only this module uses statsforecast. A task and its answer are plain JSON, so that they can be saved and sent to worker
+processes, which read and write lines of JSON. multiprocessing is not used: it would import the caller's script in every
+process, and run again what is not behind `if __name__ == "__main__"`.
 """
 
 from __future__ import annotations
@@ -32,30 +28,30 @@ from logsparse.storage import a_list, entries, number, require, text, whole_numb
 
 Kind = Literal["arima", "ets"]
 Task = dict[str, Any]
-"""`kind`, `season`, `values`, and what is wanted: `model` (given: filtered forward; None: estimated) and `horizon`."""
+"""`kind`, `season`, `values`, `horizon`, and `model`: None to estimate one, else it is filtered forward."""
 Answer = dict[str, Any]
-"""`model` as plain numbers, `mean` and `spread` of each step of the horizon; or `failed`, the reason."""
+"""`model` as plain numbers, `mean` and `spread` per step of the horizon; or `failed`, the reason."""
 
 Doubles = NDArray[np.float64]
 
-# Of an ARIMA: more than auto.arima ever tries.
+# More than auto.arima ever tries.
 _HIGHEST_ORDER = 10
-# Any one interval tells the spread: those of both families are Gaussian.
+# One interval gives the spread: the distributions of both families are Gaussian.
 _PERCENT = 80
 _DEVIATIONS = NormalDist().inv_cdf(0.5 + _PERCENT / 200)
 
 
 def answer(task: Task) -> Answer:
-    """Estimate a series, or filter it forward with a model estimated before, and forecast it.
+    """Estimate the model of a series, or filter a given one forward, and forecast.
 
-    A series that cannot be estimated is an answer too, not an error: the others go on.
+    A failure is returned, not raised, so that other series are not affected.
     """
     values, season = np.array(task["values"], np.float64), int(task["season"])
     if np.isnan(values).all():
         return {"failed": "no value in its span"}
     run = _arima if task["kind"] == "arima" else _ets
     with warnings.catch_warnings():
-        # Of optimisers that stopped early, on models that mostly lose the comparison: nothing a user could mend.
+        # Warnings are of optimisers that stopped early, mostly on models that are not chosen.
         warnings.simplefilter("ignore")
         try:
             found = run(values, season, task["model"], int(task["horizon"]))
@@ -67,7 +63,7 @@ def answer(task: Task) -> Answer:
 
 
 def check_model(kind: Kind, season: int, span: int, model: Any) -> Task:
-    """A saved model as it came, if statsforecast, which looks at nothing, can be given it."""
+    """Return a saved model if it is safe to give to statsforecast, which checks nothing; else raise UnfitError."""
     if isinstance(model, dict) and "failed" in model:
         return {"failed": text("failed", model["failed"])}
     if kind == "arima":
@@ -87,10 +83,10 @@ def check_model(kind: Kind, season: int, span: int, model: Any) -> Task:
         require("components", "a form of error, trend and season", model["components"], holds=form is not None)
         period = whole_number("m", model["m"], 1, season)
         require("m", f"1 or {season}", period, holds=period in (1, season))
-        assert form is not None, "it was required"
+        assert form is not None, "required above"
         states = 1 + (form[1] != "N") + period * (form[2] != "N")
         par = a_list("par", model["par"], 4 + states)
-        # Smoothing that its form does not have is left out; alpha and the states are always there.
+        # Smoothing parameters that the form lacks are None; alpha and the states are always there.
         used = (True, form[1] != "N", form[2] != "N", form[3] == "D", *([True] * states))
         for value, is_used in zip(par, used, strict=True):
             require("par", "a number", value, holds=(value is None and not is_used) or is_number(value))
@@ -100,7 +96,7 @@ def check_model(kind: Kind, season: int, span: int, model: Any) -> Task:
 
 
 def fill(values: Doubles, season: int) -> Doubles:
-    """Holes filled on the straight line between the neighbours of the same phase; outside them, as the nearest one."""
+    """Return the values with NaN interpolated between neighbours of the same phase; the nearest one at the ends."""
     filled = values.copy()
     for phase in range(min(season, values.size)):
         _bridge(filled[phase::season])
@@ -109,7 +105,7 @@ def fill(values: Doubles, season: int) -> Doubles:
 
 
 def _bridge(values: Doubles) -> None:
-    """In place: `values` may be a view of every so many-th step."""
+    """Interpolate in place; `values` may be a view with a stride."""
     hole = np.isnan(values)
     if hole.any() and not hole.all():
         at = np.arange(values.size)
@@ -120,9 +116,9 @@ def _arima(values: Doubles, season: int, model: Task | None, horizon: int) -> An
     from statsforecast.models import AutoARIMA
 
     filled = fill(values, season)
-    # None leaves it to the rule of auto.arima: long series are compared by conditional sums of squares.
+    # None follows auto.arima: orders of long series are compared by conditional sums of squares.
     family = AutoARIMA(season_length=season, approximation=None)
-    # A model of a constant says nothing of a series that has begun to move.
+    # A model of a constant series is estimated anew once the series moves.
     if model is None or (model["sigma2"] == 0 and np.ptp(filled) > 0):
         family.fit(filled)
         model = {
@@ -139,7 +135,7 @@ def _arima(values: Doubles, season: int, model: Task | None, horizon: int) -> An
 
 
 def _holes_kept(values: Doubles, filled: Doubles, season: int) -> Doubles:
-    """The Kalman filter knows of holes, and how unsure they leave it; only a phase never seen would stay unbounded."""
+    """Return the values with NaN for the Kalman filter to handle; filled where a whole phase is missing."""
     seen = [not np.isnan(values[phase::season]).all() for phase in range(season)]
     return np.where(np.resize(seen, values.size), values, filled)
 
@@ -167,12 +163,12 @@ def _read(found: dict[str, Any]) -> Answer:
     return {"mean": mean_H.tolist(), "spread": ((high_H - mean_H) / _DEVIATIONS).tolist()}
 
 
-# A worker starts in some three seconds; a process for fewer estimates than this gains nothing. Filtering forward takes
-# about a hundredth of an estimate.
+# A worker takes about three seconds to start, so it needs this many estimates to pay off. Filtering forward takes
+# about a hundredth of the time of an estimate.
 _ESTIMATES_A_WORKER, _FORWARDS_AN_ESTIMATE = 4, 100
-# Workers stand in for threads: each gets one.
+# One thread per worker.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-# Ctrl-C reaches every process of a terminal; that of the caller answers it.
+# Ctrl-C reaches every process of a terminal; only the caller handles it.
 _SERVE = """
 import json, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -183,7 +179,7 @@ serve()
 
 
 def answers(tasks: Sequence[Task], processes: int, done: Callable[[], object]) -> list[Answer]:
-    """In the order of the tasks; `done` is called after each. Few tasks, or one process, are worked off here."""
+    """Return the answers in the order of the tasks, by worker processes if it pays; call `done` after each task."""
     afresh = sum(task["model"] is None for task in tasks)
     estimates = afresh + (len(tasks) - afresh) // _FORWARDS_AN_ESTIMATE
     count = min(processes, estimates // _ESTIMATES_A_WORKER)
@@ -214,7 +210,7 @@ def answers(tasks: Sequence[Task], processes: int, done: Callable[[], object]) -
             done()
         return given
     finally:
-        # After Ctrl-C nothing must wait for a task under way: its process is killed, which ends its thread.
+        # After Ctrl-C no task is waited for: killing its process ends its thread.
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in workers:
             worker.kill()
@@ -224,7 +220,7 @@ def answers(tasks: Sequence[Task], processes: int, done: Callable[[], object]) -
 
 
 class _Worker:
-    """One process; where a task kills it, a new one takes the next."""
+    """A process that answers tasks; one that dies is replaced at the next task."""
 
     process: subprocess.Popen[str] | None = None
 
@@ -240,7 +236,7 @@ class _Worker:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         line = ""
-        with suppress(OSError):  # where the process is gone, so is its end of the pipe
+        with suppress(OSError):  # the pipe is broken if the process has died
             self.process.stdin.write(json.dumps(task) + "\n")
             self.process.stdin.flush()
             line = self.process.stdout.readline()
@@ -263,8 +259,8 @@ class _Worker:
 
 
 def serve() -> None:
-    """What a worker does: a line with a task in, a line with its answer out, until no more come."""
-    out, sys.stdout = sys.stdout, sys.stderr  # prints of other libraries must not stand between the answers
+    """Answer one task per line of stdin on stdout; the main function of a worker."""
+    out, sys.stdout = sys.stdout, sys.stderr  # keep prints of other libraries out of the answers
     for line in sys.stdin:
         out.write(json.dumps(answer(json.loads(line))) + "\n")
         out.flush()

@@ -1,4 +1,4 @@
-"""Seasonal naive: the value of one season ago, with intervals from how wrong that was in the past."""
+"""Panel -> Forecast: the value of one season ago, with intervals from the past errors of that forecast."""
 
 from __future__ import annotations
 
@@ -11,20 +11,46 @@ from logsparse.checks import whole
 from logsparse.data.panel import Floats, Panel
 from logsparse.forecast import Forecast, Forecaster
 
-# K seasons, P phases of a season, H steps of the horizon, Q quantile levels
+# S series, K seasons, P phases of a season, H steps of the horizon, Q quantile levels
 
-# Errors are taken phase by phase (nights apart from noons) once so many seasons are there to take them from.
+# From this number of seasons on, errors are taken per phase (nights apart from noons).
 _SEASONS_FOR_PHASES = 8
-# Errors of all phases together tell a width from so many on.
+# Fewest errors, of all phases together, that give an interval.
 _FEWEST_ERRORS = 5
-# Steps of a season: eleven days of seconds. A table has a column for each, and a larger number is a mistake.
+# Eleven days of seconds; an array has a column for each phase.
 _LONGEST_SEASON = 1_000_000
 
 Doubles = NDArray[np.float64]
 
 
 class SeasonalNaive(Forecaster):
-    """`season` in steps, 1,000,000 at most; None: the usual one of the frequency (24 for hours, 7 for days, ...)."""
+    """Forecast each step by the last value seen at its phase of the season.
+
+    Intervals are quantiles of the past errors of that forecast.
+
+    Parameters
+    ----------
+    horizon
+        Number of steps to forecast.
+    season
+        Steps of a season, at most 1,000,000; from the frequency if left out (24 for hours, 7 for days).
+
+    Raises
+    ------
+    ConfigError
+        At `fit`, not here, if a parameter has a wrong value.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import logsparse as ls
+    >>> frame = pl.DataFrame({"unique_id": "a", "ds": range(70), "y": [float(t % 7) for t in range(70)]})
+    >>> model = ls.SeasonalNaive(horizon=3, season=7).fit(frame)
+    >>> model
+    SeasonalNaive(horizon=3, season=7) fitted: 1 series, step 1
+    >>> model.predict()["mean"].to_list()
+    [0.0, 1.0, 2.0]
+    """
 
     def __init__(self, horizon: int, season: int | None = None) -> None:
         super().__init__(horizon)
@@ -51,17 +77,17 @@ class SeasonalNaive(Forecaster):
 
 
 def check_season(season: Any) -> int:
-    """The steps of a season that a user gave, checked."""
+    """Return the steps of a season as given by a user, checked."""
     hint = "count its steps, or leave it out for the usual one."
     return whole("season", season, most=_LONGEST_SEASON, hint=hint)
 
 
 def _spread(history: Doubles, season: int, horizon: int, levels_Q: Doubles) -> Doubles:
-    """(Q, H): quantiles of the past errors so many seasons ahead, around 0.
+    """Return quantiles (Q, H) of the past errors at the same distance in seasons, around 0.
 
-    The past of a series says little of errors many seasons ahead. Where too few are there, those of fewer seasons
-    stand in, grown by the square root of the distance as a random walk does; a series shorter than a season has
-    only its steps to go by. So intervals never shrink for lack of data.
+    Where the past has too few errors of that distance, those of fewer seasons are used, scaled by the square root of
+    the distance as for a random walk. A series shorter than a season is treated as a random walk of its steps. So
+    intervals never shrink for lack of data.
     """
     spread_QH = np.empty((levels_Q.size, horizon))
     by_phase_QP = np.full((levels_Q.size, season), np.nan)
@@ -85,7 +111,7 @@ def _spread(history: Doubles, season: int, horizon: int, levels_Q: Doubles) -> D
 
 
 def last_season(history: Floats, season: int, horizon: int) -> Floats:
-    """The newest value seen at each phase, over and over; where a phase was never seen, the newest value of all."""
+    """Return the newest value of each phase, repeated; the newest value of all for a phase that was never seen."""
     newest = history[np.flatnonzero(~np.isnan(history))[-1]]
     by_phase_KP = _seasons(history, season)[::-1]
     row_P = np.argmax(~np.isnan(by_phase_KP), axis=0)
@@ -95,13 +121,13 @@ def last_season(history: Floats, season: int, horizon: int) -> Floats:
 
 
 def seasonal_error(history: Floats, season: int) -> float:
-    """Mean absolute error of seasonal naive over the history, the unit of MASE; NaN where no pair is seen."""
+    """Return the mean absolute error of seasonal naive over the history, the unit of MASE; NaN if there is none."""
     errors = _errors(history.astype(np.float64), season, season)
     return float(np.nanmean(np.abs(errors))) if not np.isnan(errors).all() else float("nan")
 
 
 def _seasons(values: NDArray[Any], season: int) -> NDArray[Any]:
-    """Whole seasons as rows, counted back from the end; what is missing at the front is NaN."""
+    """Return seasons as rows (K, P), counted back from the end; padded with NaN at the front."""
     rows = max(1, -(-values.size // season))
     padded = np.full(rows * season, np.nan, values.dtype)
     padded[rows * season - values.size :] = values
@@ -113,16 +139,16 @@ def _errors(history: Doubles, season: int, lag: int) -> Doubles:
 
 
 def _step_errors(history: Doubles) -> Doubles:
-    """From each value seen to the next, for one step: a random walk goes as far as the root of its steps."""
+    """Return the differences of neighbouring observed values, divided by the root of their distance in steps."""
     seen = np.flatnonzero(~np.isnan(history))
     return np.asarray(np.diff(history[seen]) / np.sqrt(np.diff(seen)))
 
 
 def _quantiles(errors_KP: Doubles, levels_Q: Doubles) -> Doubles:
-    """(Q, P) of each column and its mirror image, NaN left out; 0 where a column has nothing else.
+    """Return quantiles (Q, P) of each column and its negation, without NaN; 0 for a column of NaN.
 
-    Two values of one series differ one way as likely as the other, so every error stands for its opposite too: the
-    median is 0, and a steady trend makes wide intervals instead of narrow ones beside the truth.
+    Errors are taken with both signs: the median is 0, and a steady trend gives wide intervals instead of narrow ones
+    beside the truth.
     """
     rising_KP = np.sort(np.concatenate([errors_KP, -errors_KP]), axis=0)  # NaN last
     count_P = np.maximum((~np.isnan(rising_KP)).sum(axis=0), 1)

@@ -1,6 +1,6 @@
-"""TRMF: all series at once as mixtures of a few factors, each of which follows from its own past. Points only.
+"""Panel -> Forecast by TRMF: series are mixtures of a few factors, each an autoregression. Point forecasts only.
 
-|Y - F X|^2 over what was observed + ridge |F|^2 + temporal (|residual|^2 + SHRINK |X|^2) + ridge |W|^2
+Minimises |Y - F X|^2 over the observed cells + ridge |F|^2 + temporal (|residual|^2 + SHRINK |X|^2) + ridge |W|^2.
 """
 
 from __future__ import annotations
@@ -21,19 +21,26 @@ from logsparse.forecast import Forecast, Forecaster
 from logsparse.progress import Progress
 from logsparse.storage import a_list, array, entries, require, wholes
 
-# S series, T steps of time, K factors, L lags
+# S series, T steps of time, K factors, L lags, H steps of the horizon
 
 Doubles = NDArray[np.float64]
 
-# Keeps factors bounded where neither data nor lags say anything of them.
+# Keeps factors bounded where neither data nor lags determine them.
 SHRINK = 1e-3
 _MOST_ITERATIONS = 500
 _ACCURACY_OF_A_SWEEP = 1e-4
+# The factors at the end of a history are computed from this many times the longest lag.
+_LONGEST_LAGS_SEEN = 4
+_ACCURACY = 1e-6
+_ARRAYS = ("loadings", "weights", "center", "scale", "low", "high")
+_LONGEST_LAG = 1_000_000
+_NEAR = 24
+_NEAR_WITHOUT_SEASON = 8
 
 
 @dataclass(frozen=True)
 class Strength:
-    """How strongly factors are held to their lags, and loadings and weights to zero."""
+    """Weights of the penalties: of factors against their lags, of loadings and weights against zero."""
 
     temporal: float = 1.0
     ridge: float = 1.0
@@ -41,7 +48,7 @@ class Strength:
 
 @dataclass(frozen=True)
 class Observed:
-    """The matrix with 0 in its holes, and 1 where something was observed; None where there is no hole."""
+    """The matrix with 0 for NaN, and a mask of the observed cells; None if all are observed."""
 
     values_ST: Doubles
     mask_ST: Doubles | None
@@ -55,13 +62,13 @@ class Observed:
 def factorise(
     data: Observed, lags: Sequence[int], rank: int, strength: Strength, generator: np.random.Generator
 ) -> Iterator[tuple[Doubles, Doubles, Doubles]]:
-    """Loadings (S, K), factors (K, T) and weights (K, L), a little better each time: take as many as there is time."""
+    """Yield loadings (S, K), factors (K, T) and weights (K, L) after each sweep, without end."""
     series, steps = data.values_ST.shape
-    # A random look at the rows' products finds the directions of most variance.
+    # A random sketch of the rows finds the directions of most variance.
     sketch_SK = data.values_ST @ (data.values_ST.T @ generator.normal(size=(series, rank)))
     loadings_SK = np.linalg.qr(sketch_SK)[0]
     factors_KT = loadings_SK.T @ data.values_ST
-    # Only the product of the two is known: begin with both of one size.
+    # Only the product is determined: start with loadings and factors of one size.
     size_K1 = np.sqrt(np.linalg.norm(factors_KT, axis=1, keepdims=True))
     factors_KT /= np.where(size_K1 > 0, size_K1, 1.0)
     weights_KL = solve_weights(factors_KT, lags, strength)
@@ -74,7 +81,7 @@ def factorise(
 
 
 def solve_loadings(data: Observed, factors_KT: Doubles, strength: Strength) -> Doubles:
-    """(S, K): how much of each factor is in each series, by ridge regression over its observed steps."""
+    """Return the loadings (S, K) by ridge regression of each series on the factors over its observed steps."""
     ridge_KK = strength.ridge * np.eye(len(factors_KT))
     right_KS = factors_KT @ data.values_ST.T
     if data.mask_ST is None:
@@ -87,7 +94,7 @@ def solve_loadings(data: Observed, factors_KT: Doubles, strength: Strength) -> D
 
 
 def solve_weights(factors_KT: Doubles, lags: Sequence[int], strength: Strength) -> Doubles:
-    """(K, L): each factor regressed on its own past."""
+    """Return the weights (K, L) by ridge regression of each factor on its own past."""
     longest, steps = max(lags), factors_KT.shape[1]
     ridge_LL = strength.ridge * np.eye(len(lags))
     weights_KL = np.zeros((len(factors_KT), len(lags)))
@@ -109,7 +116,7 @@ def solve_factors(
     *,
     accuracy: float,
 ) -> Doubles:
-    """(K, T) by conjugate gradients from `start_KT`; all factors and steps hang together, so nothing splits."""
+    """Return the factors (K, T) by conjugate gradients from `start_KT`, all factors and steps jointly."""
     gram_KK, mask_ST = loadings_SK.T @ loadings_SK, data.mask_ST
 
     def curvature(factors_KT: Doubles) -> Doubles:
@@ -121,7 +128,7 @@ def solve_factors(
 
 
 class Lagged:
-    """x -> x_t - sum of w_l x_{t-l}, and its transpose: by Fourier transform, at one cost for any number of lags."""
+    """The map x -> x_t - sum of w_l x_{t-l} and its transpose, by Fourier transform: any number of lags costs alike."""
 
     def __init__(self, weights_KL: Doubles, lags: Sequence[int], steps: int) -> None:
         self.weights_KL, self.steps, self.longest = weights_KL, steps, max(lags)
@@ -132,12 +139,13 @@ class Lagged:
         self.spectrum = np.fft.rfft(taps, self.padded, axis=1)
 
     def residual(self, factors_KT: Doubles) -> Doubles:
-        """0 where a lag would reach before the first step."""
+        """Return the residuals (K, T); 0 where a lag reaches before the first step."""
         residual_KT = self._apply(factors_KT, self.spectrum)
         residual_KT[:, : self.longest] = 0.0
         return residual_KT
 
     def back(self, residual_KT: Doubles) -> Doubles:
+        """Apply the transpose."""
         return self._apply(residual_KT, self.spectrum.conj())
 
     def _apply(self, values_KT: Doubles, spectrum: NDArray[np.complex128]) -> Doubles:
@@ -148,7 +156,7 @@ class Lagged:
 def _conjugate_gradients(
     curvature: Callable[[Doubles], Doubles], right: Doubles, start: Doubles, size: Doubles, accuracy: float
 ) -> Doubles:
-    """Where the curvature equals `right`, up to a share of `accuracy` of it; `size` is about its diagonal."""
+    """Solve curvature(x) = right to a relative accuracy; `size` approximates the diagonal, as a preconditioner."""
     found, residual = start.copy(), right - curvature(start)
     scaled = residual / size
     direction, product = scaled.copy(), float((residual * scaled).sum())
@@ -156,34 +164,54 @@ def _conjugate_gradients(
     for _ in range(_MOST_ITERATIONS):
         if np.linalg.norm(residual) <= goal:
             break
-        bent = curvature(direction)
-        pace = product / float((direction * bent).sum())
-        found += pace * direction
-        residual -= pace * bent
+        curved = curvature(direction)
+        length = product / float((direction * curved).sum())
+        found += length * direction
+        residual -= length * curved
         scaled = residual / size
         product, before = float((residual * scaled).sum()), product
         direction = scaled + (product / before) * direction
     return found
 
 
-# S series, T steps of time, K factors, L lags, H steps of the horizon
-
-# Where the factors stand at the end of a history is read from so many times the longest lag.
-_LONGEST_LAGS_SEEN = 4
-_ACCURACY = 1e-6
-_ARRAYS = ("loadings", "weights", "center", "scale", "low", "high")
-_LONGEST_LAG = 1_000_000
-_NEAR = 24
-_NEAR_WITHOUT_SEASON = 8
-
-
 class TRMF(Forecaster):
-    """Temporal regularised matrix factorisation (Yu, Rao and Dhillon, NIPS 2016): one value a step, no quantiles.
+    """Temporal regularised matrix factorisation (Yu, Rao and Dhillon, NIPS 2016): point forecasts, no quantiles.
 
-    `rank` factors at most; `lags=None` takes the last steps, those a season ago and, within days, those a week ago.
-    `temporal` holds factors to their lags, `ridge` holds loadings and weights to zero. A later history of the fitted
-    series keeps loadings and weights; the factors of its steps follow from them and the new values. All series must
-    cover the same span; holes are fine.
+    All series must cover the same span; missing values are allowed. A later history of the fitted series keeps loadings
+    and weights; the factors of its steps are computed from them and the new values.
+
+    Parameters
+    ----------
+    horizon
+        Number of steps to forecast.
+    rank
+        Largest number of factors.
+    lags
+        Lags of the factors; if left out, the last steps, those a season ago and, for steps within a day, a week ago.
+    temporal
+        Weight of the penalty on the distance of factors from their autoregression.
+    ridge
+        Weight of the penalty on loadings and weights.
+    sweeps
+        Number of passes of the alternating solver.
+    seed
+        Seed of the starting point.
+    verbose
+        Whether to show progress.
+
+    Raises
+    ------
+    ConfigError, DataError
+        At `fit`, not here, if a parameter has a wrong value or the series cover different spans.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import logsparse as ls
+    >>> frame = pl.DataFrame({"unique_id": "a", "ds": range(70), "y": [float(t % 7) for t in range(70)]})
+    >>> model = ls.TRMF(horizon=3, lags=[7], verbose=False).fit(frame)
+    >>> model.forecast().mean.round().tolist()
+    [[0.0, 1.0, 2.0]]
     """
 
     changeable = ("verbose",)
@@ -191,9 +219,9 @@ class TRMF(Forecaster):
 
     lags_: list[int]
     loadings_: Doubles
-    """(S, K), of series in units of their scale around their center"""
+    """Array (S, K), for series less their center, divided by their scale."""
     weights_: Doubles
-    """(K, L)"""
+    """Array (K, L)."""
     center_: Doubles
     scale_: Doubles
     low_: Doubles
@@ -273,11 +301,11 @@ class TRMF(Forecaster):
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
         rows_S = self._rows(panel)
         recent_ST = _matrix(panel)[:, -self._remembered() :]
-        # One series that leaps to a hundred times its spread would pull the factors of all the others along.
-        values_ST = _within_a_range(recent_ST, self.low_[rows_S, None], self.high_[rows_S, None])
+        # One series that jumps far beyond its range would distort the factors of all others.
+        values_ST = _clip_to_range(recent_ST, self.low_[rows_S, None], self.high_[rows_S, None])
         center_S1, scale_S1 = self.center_[rows_S, None], self.scale_[rows_S, None]
         factors_KT = self._factors((values_ST - center_S1) / scale_S1, self.loadings_[rows_S])
-        ahead_KH = run_on(factors_KT, self.weights_, self.lags_, self.horizon)
+        ahead_KH = extend(factors_KT, self.weights_, self.lags_, self.horizon)
         mean_SH = (self.loadings_[rows_S] @ ahead_KH) * scale_S1 + center_S1
         largest = np.finfo(np.float32).max
         narrow_SH = np.clip(mean_SH, -largest, largest).astype(np.float32)
@@ -294,7 +322,7 @@ class TRMF(Forecaster):
         for name in panel.ids:
             if name not in known:
                 raise DataError(
-                    "TRMF forecasts the series that it was fitted on: the loadings of others are unknown.",
+                    "TRMF forecasts only the series that it was fitted on: the loadings of others are unknown.",
                     got=f"series {name!r}",
                     hint="fit with that series, or leave it out.",
                 )
@@ -302,7 +330,7 @@ class TRMF(Forecaster):
 
 
 def _lags(asked: Any) -> list[int]:
-    """An iterator is refused: it can be read once, and a setting is read by every copy of a forecaster."""
+    """Return the lags as a list; an iterator is refused, since it can be read only once."""
     entries = list(asked) if isinstance(asked, Iterable) and not isinstance(asked, Iterator) else []
     if not entries or not all(is_whole(lag) and lag > 0 for lag in entries):
         raise ConfigError(
@@ -313,8 +341,8 @@ def _lags(asked: Any) -> list[int]:
     return [int(lag) for lag in entries]
 
 
-def run_on(factors_KT: Doubles, weights_KL: Doubles, lags: Sequence[int], horizon: int) -> Doubles:
-    """(K, H): each factor continued by its weights, which nothing keeps from describing a growth without end."""
+def extend(factors_KT: Doubles, weights_KL: Doubles, lags: Sequence[int], horizon: int) -> Doubles:
+    """Return the factors (K, H) continued by their weights; bounded, since an autoregression may grow without end."""
     longest = max(lags)
     low_K, high_K = factors_KT.min(axis=1), factors_KT.max(axis=1)
     path = np.zeros((len(factors_KT), longest + horizon))
@@ -322,20 +350,19 @@ def run_on(factors_KT: Doubles, weights_KL: Doubles, lags: Sequence[int], horizo
     path[:, longest - seen : longest] = factors_KT[:, factors_KT.shape[1] - seen :]
     for step in range(longest, longest + horizon):
         value_K = (weights_KL * path[:, step - np.array(lags)]).sum(axis=1)
-        path[:, step] = _within_a_range(value_K, low_K, high_K)
+        path[:, step] = _clip_to_range(value_K, low_K, high_K)
     return path[:, longest:]
 
 
-def _within_a_range(values: Doubles, low: Doubles, high: Doubles) -> Doubles:
-    """Not farther beyond what was seen than what was seen is wide."""
+def _clip_to_range(values: Doubles, low: Doubles, high: Doubles) -> Doubles:
+    """Clip the values to the range [low, high], extended by its width on both sides."""
     return np.clip(values, 2 * low - high, 2 * high - low)
 
 
 def _usual_lags(freq: Freq, steps: int) -> list[int]:
-    """Up to 24 lags each: the last steps, those up to a season ago, from a week ago where a season is a day.
+    """Return up to 24 lags each: the last steps, those up to a season ago, from a week ago if a season is a day.
 
-    Of hours that makes 1 to 24 and 168 to 191, as in the paper of TRMF. Lags that half the data would be lost to are
-    left out.
+    For hours: 1 to 24 and 168 to 191, as in the paper of TRMF. Lags longer than half of the data are left out.
     """
     season = freq.season
     near = min(season, _NEAR) if season > 1 else _NEAR_WITHOUT_SEASON
@@ -355,7 +382,7 @@ def _matrix(panel: Panel) -> Doubles:
             for i in (0, odd)
         ]
         raise DataError(
-            "TRMF needs series of one span: together they are one matrix.",
+            "TRMF needs series of one span: together they form one matrix.",
             got=f"series {spans[0]} and {spans[1]}",
             hint="cut them to a common span, or fit those of one span at a time.",
         )

@@ -1,1 +1,1 @@
-"""One command of `logsparse` a file; heavy imports wait inside each function."""
+"""One file per command of `logsparse`; heavy imports are inside each function."""

@@ -1,4 +1,4 @@
-"""A fitted model, or the name of one to fit, and a file -> what it would have said at past cutoffs, scored."""
+"""A fitted model, or the name of a forecaster, and a file -> forecasts at past cutoffs, and their scores."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from logsparse.commands.options import (
     TimeCol,
     check_out,
     columns,
+    given,
     print_scores,
     say,
-    set_method,
     write_table,
 )
+from logsparse.registry import NAMES
 
 if TYPE_CHECKING:
     from logsparse.forecast import Forecaster
@@ -32,91 +33,92 @@ if TYPE_CHECKING:
 def backtest(
     model: Annotated[
         str,
-        typer.Argument(metavar="MODEL", help="folder of a fitted model, or a name: logsparse, deepar, arima, ..."),
+        typer.Argument(metavar="MODEL", help=f"folder of a fitted model, or one of: {', '.join(NAMES)}"),
     ],
     data: Data,
-    horizon: Annotated[int | None, typer.Option(help="how many steps to forecast [the fitted model's]")] = None,
-    windows: Annotated[int, typer.Option(help="how many cutoffs")] = 1,
+    horizon: Annotated[int | None, typer.Option(help="number of steps to forecast [that of the fitted model]")] = None,
+    windows: Annotated[int, typer.Option(help="number of cutoffs")] = 1,
     step: Annotated[int | None, typer.Option(help="steps between cutoffs [one horizon]")] = None,
-    until: Annotated[str | None, typer.Option(help="time of the last tested step [each series' end]")] = None,
-    refit: Annotated[bool, typer.Option("--refit", help="fit anew at every cutoff")] = False,
-    season: Annotated[int | None, typer.Option(help="steps of a season, to compare with [the usual one]")] = None,
+    until: Annotated[str | None, typer.Option(help="time of the last step to test [the end of each series]")] = None,
+    refit: Annotated[bool, typer.Option("--refit", help="fit again at every cutoff")] = False,
+    season: Annotated[int | None, typer.Option(help="season of seasonal naive, in steps [from the time step]")] = None,
     method: MethodName = None,
     minutes: Minutes = None,
     preset: Preset = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="where to write the result frame")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="file to write the results to")] = None,
     id_col: IdCol = None,
     time_col: TimeCol = None,
     target_col: TargetCol = None,
     freq: FreqText = None,
 ) -> None:
-    """Forecast DATA at past cutoffs and score what came out."""
+    """Forecast DATA at past cutoffs and score the forecasts."""
     from logsparse.data.columns import Columns
     from logsparse.data.frame import to_panel
+    from logsparse.errors import ConfigError
     from logsparse.evaluation.backtest import backtest as run
 
     check_out(out)
-    forecaster = _forecaster(model, horizon, preset)
-    if method is not None:
-        _switch(forecaster, method, trains=refit or not hasattr(forecaster, "panel_"))
+    saved = _is_saved(model)
+    trains = refit or not saved
+    if method is not None and trains:
+        raise ConfigError(
+            "--method is for a fitted model that is tested as it is.",
+            got=f"--method {method}, and a model that is fitted here",
+            hint="fit it first: `logsparse fit`, with --set method=... if it needs another training.",
+        )
+    forecaster = _load(Path(model), horizon, preset, method) if saved else _fresh(model, horizon, preset)
     if minutes is not None:
-        _limit(forecaster, minutes, trains=refit or not hasattr(forecaster, "panel_"))
+        _limit(forecaster, minutes, trains=trains)
     forecaster.check()
-    given = columns(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq)
-    meant: Columns = {**getattr(forecaster, "columns_", {}), **given}
-    panel = to_panel(data, **meant)
+    named = columns(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq)
+    used: Columns = {**getattr(forecaster, "columns_", {}), **named}
+    panel = to_panel(data, **used)
     say(f"{panel.origin.layout} table: {panel}")
     results = run(forecaster, panel, windows=windows, step=step, until=until, refit=refit, season=season)
     write_table(results, out)
     print_scores(results)
 
 
-def _forecaster(model: str, horizon: int | None, preset: str | None) -> Forecaster:
-    """From a model's folder if there is one, else by name."""
+def _is_saved(model: str) -> bool:
+    """Return True if MODEL is a path and not a name; the path of a model wins over a name."""
+    path = Path(model)
+    return (path / "config.json").exists() or (model not in NAMES and (path.exists() or os.sep in model))
+
+
+def _load(path: Path, horizon: int | None, preset: str | None, method: str | None) -> Forecaster:
+    from logsparse.errors import ConfigError
+    from logsparse.registry import load
+
+    if preset is not None:
+        raise ConfigError(
+            "--preset is for a model that is fitted here, by its name.",
+            got=f"--preset {preset} and the folder {path}",
+            hint="leave it out, or test `logsparse` or `deepar`.",
+        )
+    forecaster = load(path, **given(method=method))
+    if horizon not in (None, forecaster.horizon):
+        raise ConfigError(
+            "--horizon must be the one that the model was fitted for.",
+            got=f"{horizon} for a model of {forecaster.horizon}",
+            hint="leave it out, or fit another model.",
+        )
+    return forecaster
+
+
+def _fresh(name: str, horizon: int | None, preset: str | None) -> Forecaster:
     from dataclasses import replace
 
     from logsparse import presets
     from logsparse.errors import ConfigError
-    from logsparse.registry import NAMES, named
+    from logsparse.registry import named
 
-    path = Path(model)
-    # A name needs no torch: a folder is looked into only where one is.
-    if (path / "config.json").exists() or (model not in NAMES and (path.exists() or os.sep in model)):
-        from logsparse.registry import load
-
-        if preset is not None:
-            raise ConfigError(
-                "--preset is for a model that is fitted here, by its name.",
-                got=f"--preset {preset} and the folder {model}",
-                hint="leave it out, or test `logsparse` or `deepar`.",
-            )
-        forecaster = load(path)
-        if horizon not in (None, forecaster.horizon):
-            raise ConfigError(
-                "--horizon must be the one that the model was fitted for.",
-                got=f"{horizon} for a model of {forecaster.horizon}",
-                hint="leave it out, or fit another model.",
-            )
-        return forecaster
-    if preset is not None and model in NAMES:
-        base = presets.named(preset, model)
+    if preset is not None and name in NAMES:
+        base = presets.named(preset, name)
         steps = base.horizon if horizon is None else horizon
-        return named(model, steps, config=replace(base, horizon=steps))
-    if horizon is None and model in NAMES:
+        return named(name, steps, config=replace(base, horizon=steps))
+    if horizon is None and name in NAMES:
         raise ConfigError("A model that is fitted here needs --horizon.", got="none", hint="try --horizon 24.")
-    return named(model, 1 if horizon is None else horizon)
-
-
-def _switch(forecaster: Forecaster, method: str, *, trains: bool) -> None:
-    from logsparse.errors import ConfigError
-
-    if trains:
-        raise ConfigError(
-            "--method is for a fitted model that is tested as it is.",
-            got=f"--method {method}, and a model that is fitted here",
-            hint="fit it first: `logsparse fit`, with --set method=... where it needs another training.",
-        )
-    set_method(forecaster, method)
+    return named(name, 1 if horizon is None else horizon)
 
 
 def _limit(forecaster: Forecaster, minutes: float, *, trains: bool) -> None:
@@ -124,8 +126,8 @@ def _limit(forecaster: Forecaster, minutes: float, *, trains: bool) -> None:
 
     if not trains or not hasattr(forecaster, "minutes"):
         raise ConfigError(
-            "--minutes limits a training.",
-            got=f"--minutes {minutes:g}, and nothing that is trained",
+            "--minutes limits the training.",
+            got=f"--minutes {minutes:g}, but nothing is trained",
             hint="leave it out, or test `logsparse`, or a fitted model with --refit.",
         )
     forecaster.minutes = minutes

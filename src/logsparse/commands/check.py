@@ -1,4 +1,4 @@
-"""A file -> what was recognised in it."""
+"""A file -> what was recognised in it, as a table."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from logsparse.commands.options import Data, FreqText, IdCol, TargetCol, TimeCol
 def check(
     data: Data, id_col: IdCol = None, time_col: TimeCol = None, target_col: TargetCol = None, freq: FreqText = None
 ) -> None:
-    """Say what was recognised in DATA: series, step, gaps, span."""
+    """Print what was recognised in DATA. This is its layout, series, step, span and missing values."""
     import numpy as np
 
     from logsparse.data.frame import to_panel
     from logsparse.data.times import stamps
 
     panel = to_panel(data, **columns(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq))
-    empty_S = [int(np.isnan(panel[i]).sum()) for i in range(len(panel))]
-    total, missing = int(panel.lengths.sum()), sum(empty_S)
+    missing_S = [int(np.isnan(panel[i]).sum()) for i in range(len(panel))]
+    total, missing = int(panel.lengths.sum()), sum(missing_S)
     first, last = (str(stamps(panel, np.array([time]))[0]) for time in (panel.starts.min(), panel.ends().max()))
-    worst = int(np.argmax(empty_S))
+    worst = panel.ids[int(np.argmax(missing_S))]
+    long = panel.origin.layout == "long"
     rows = [
-        ("layout", "long: one row a series and time" if panel.origin.layout == "long" else "wide: one column a series"),
+        ("layout", "long: one row per series and time" if long else "wide: one column per series"),
         ("series", f"{len(panel):,} ({', '.join(map(str, panel.ids[:3]))}{', ...' if len(panel) > 3 else ''})"),
         ("step", f"{panel.freq} (season {panel.freq.season})"),
         ("span", f"{first} to {last}"),
         ("time zone", panel.origin.zone or "none"),
-        ("steps a series", span(panel.lengths.tolist())),
+        ("steps per series", span(panel.lengths.tolist())),
         ("values", f"{total:,}"),
-        ("missing", f"{missing:,} ({missing / total:.2%})" + (f", most in {panel.ids[worst]}" if missing else "")),
+        ("missing", f"{missing:,} ({missing / total:.2%})" + (f", most in {worst}" if missing else "")),
         ("lowest, highest", f"{np.nanmin(panel.values):g}, {np.nanmax(panel.values):g}"),
     ]
     print_rows(rows)

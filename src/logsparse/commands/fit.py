@@ -1,4 +1,4 @@
-"""A file -> a trained model in a folder, with settings that follow from the data unless they are given."""
+"""A file -> a trained model in a folder, with settings chosen from the data unless given."""
 
 from __future__ import annotations
 
@@ -27,33 +27,34 @@ if TYPE_CHECKING:
     from logsparse.commands.settings import Changes
     from logsparse.config import Config
     from logsparse.data.panel import Panel
-    from logsparse.forecaster import LogSparse, Plan
+    from logsparse.forecaster import LogSparse
+    from logsparse.learned import Plan
 
 
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option("-o", "--out", help="folder to save the model in")] = Path("model"),
-    horizon: Annotated[int | None, typer.Option(help="how many steps to forecast [the preset's]")] = None,
-    context: Annotated[int | None, typer.Option(help="steps of history the model sees [from the data]")] = None,
+    horizon: Annotated[int | None, typer.Option(help="number of steps to forecast [that of the preset]")] = None,
+    context: Annotated[int | None, typer.Option(help="steps of history the model sees [chosen from the data]")] = None,
     until: Until = None,
     minutes: Minutes = None,
     preset: Preset = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="a setting, such as model.layers=6; repeatable"),
+        typer.Option("--set", metavar="NAME=VALUE", help="change a setting, such as model.layers=6; repeatable"),
     ] = None,
     seed: Annotated[
-        int, typer.Option(help="of all that is drawn; same result with as many threads and no --minutes")
+        int, typer.Option(help="random seed; results repeat with the same number of threads and without --minutes")
     ] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    covariates: Annotated[str | None, typer.Option(help="columns known in the future too: a,b")] = None,
-    static: Annotated[str | None, typer.Option(help="columns with one category a series: a,b")] = None,
+    covariates: Annotated[str | None, typer.Option(help="columns whose future values are known: a,b")] = None,
+    static: Annotated[str | None, typer.Option(help="columns with one category per series: a,b")] = None,
     id_col: IdCol = None,
     time_col: TimeCol = None,
     target_col: TargetCol = None,
     freq: FreqText = None,
 ) -> None:
-    """Train a model on DATA. Stopped by Ctrl-C or SIGTERM, or killed, it goes on when the command is given again."""
+    """Train a model on DATA. A run that was interrupted or killed resumes when the same command is run again."""
     from logsparse import presets
     from logsparse.commands.options import claim
     from logsparse.commands.settings import Changes
@@ -67,7 +68,7 @@ def fit(
 
     check_writable(out, folder=True)
     check_replaceable(out)
-    asked = Changes.read(changes or [])
+    changed = Changes.read(changes or [])
     base = None if preset is None else presets.named(preset)
     if horizon is None and base is None:
         raise ConfigError(
@@ -76,7 +77,7 @@ def fit(
     steps = base.horizon if horizon is None and base else horizon or 0
     model = LogSparse(steps, context=context, seed=seed, device=device, minutes=minutes)
     model.check()
-    meant = columns(
+    used = columns(
         id_col=id_col,
         time_col=time_col,
         target_col=target_col,
@@ -85,55 +86,56 @@ def fit(
         static=listed(static),
     )
     try:
-        panel = to_panel(data, **meant)
+        panel = to_panel(data, **used)
         if until is not None:
             panel = panel.until(clock_time(panel, until))
-        model.config = _config(base, asked, panel, model)
-        plan = model.plan(panel)
-        print_rows([("data", f"{panel.origin.layout} table: {panel}"), *_told(plan, panel)])
+        model.config = _config(base, changed, panel, model)
+        plan = model.plan(panel, **used)
+        print_rows([("data", f"{panel.origin.layout} table: {panel}"), *_plan_rows(plan, panel)])
         folder = out.with_name(f"{out.name}.training")
         if claim(folder, range(seed, seed + plan.config.train.seeds)):
-            say(f"going on with the training in {folder}")
-        model.fit(panel, folder=folder, **meant)
+            say(f"resuming the training in {folder}")
+        model.fit(plan, folder=folder)
     except KeyboardInterrupt:
-        say(f"nothing was saved in {out}: the command was stopped before the training.")
+        say(f"nothing was saved in {out}: the command was stopped before training started.")
         raise
-    story = model.history_
-    if story.best is None:
-        say(f"nothing was saved in {out}: the training was stopped before its first validation.")
+    history = model.history_
+    if history.best is None:
+        say(f"nothing was saved in {out}: training was stopped before its first validation.")
         raise KeyboardInterrupt
     model.save(out)
     rows = [
-        ("validation", f"{story.best:.4f} (negative log-likelihood of a step)"),
-        ("minutes", f"{story.seconds / 60:.1f}"),
+        ("validation", f"{history.best:.4f} (negative log-likelihood per step)"),
+        ("minutes", f"{history.seconds / 60:.1f}"),
+        ("ended", history.ended),
     ]
-    print_rows([*rows, ("ended", story.ended)])
+    print_rows(rows)
     say(f"wrote {out}")
-    if story.ended == INTERRUPTED:
-        say(f"{out} has the best weights so far; the same command goes on with the training.")
+    if history.ended == INTERRUPTED:
+        say(f"{out} has the best weights so far; the same command resumes the training.")
         raise typer.Exit(130)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _config(base: Config | None, asked: Changes, panel: Panel, model: LogSparse) -> Config | None:
-    """None where nothing is asked for: the model then finds its settings itself."""
+def _config(base: Config | None, changes: Changes, panel: Panel, model: LogSparse) -> Config | None:
+    """Return the config, or None without a preset or changes: the model then chooses its settings from the data."""
     from dataclasses import replace
 
     from logsparse.defaults import recommend
 
     if base is not None:
         base = replace(base, horizon=model.horizon, context=model.context or base.context)
-    elif asked:
+    elif changes:
         base = recommend(panel, model.horizon, model.context)
-    return None if base is None else asked.apply(base)
+    return None if base is None else changes.apply(base)
 
 
-def _told(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
-    """The settings that matter most, whether chosen or given."""
+def _plan_rows(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
+    """Return the most important settings, chosen or given."""
     config, model, train = plan.config, plan.config.model, plan.config.train
     patterns = ", ".join(map(repr, model.patterns))
     limit = "" if train.minutes is None else f", at most {train.minutes:g} minutes"
-    validation_steps = "a tenth" if train.validation_steps is None else f"{train.validation_steps:,} steps"
+    most = "" if train.validation_steps is None else f", at most {train.validation_steps:,} steps"
     rows = [
         ("horizon", f"{config.horizon:,}"),
         ("context", f"{config.context:,}"),
@@ -149,6 +151,6 @@ def _told(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
         ("method", config.method),
         ("parameters", f"{plan.parameters:,}"),
         ("training", f"{plan.steps:,} steps of {train.batch} windows{limit}"),
-        ("held back", f"at most {validation_steps}, to validate with"),
+        ("validation set", f"the last tenth of each series{most}"),
     ]
     return [(label, value) for label, value in rows if value]

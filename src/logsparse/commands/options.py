@@ -1,4 +1,4 @@
-"""What commands share: lines and tables on the terminal, options, `--set`, and the folder of a training."""
+"""Shared parts of the commands: options, lines and tables on the terminal, the folder of checkpoints."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from logsparse.errors import DataError, escaped
 if TYPE_CHECKING:
     import polars as pl
 
-# What a person reads of a table of scores; the file has all columns.
+    from logsparse.data.columns import Columns
+
+# Columns of scores that are printed; a file has all of them.
 SHOWN = ("count", "R0.5", "R0.9", "wql", "coverage_80", "mase", "nd", "rmse")
 
 
 def say(text: str) -> None:
-    """What a person wants to know, on one line beside the output proper."""
+    """Print a message on the error stream, which leaves the output stream to results."""
     typer.echo(escaped(text), err=True)
 
 
@@ -39,19 +41,21 @@ def print_rows(rows: Sequence[tuple[str, str]]) -> None:
 
 
 def print_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """The first column and notes of many words to the left, numbers to the right, each as wide as it needs."""
+    """Print rows under a header: text and the first column aligned left, numbers right."""
     lines = [[escaped(cell) for cell in row] for row in (names, *rows)]
     columns = list(zip(*lines, strict=True))
     widths = [max(map(len, column)) for column in columns]
     left = [not i or any(cell.count(" ") > 1 for cell in column[1:]) for i, column in enumerate(columns)]
     for row in lines:
-        shown = zip(row, widths, left, strict=True)
-        cells = [cell.ljust(width) if begins else cell.rjust(width) for cell, width, begins in shown]
+        cells = [
+            cell.ljust(width) if to_left else cell.rjust(width)
+            for cell, width, to_left in zip(row, widths, left, strict=True)
+        ]
         typer.echo("  ".join(cells).rstrip())
 
 
 def check_out(path: Path | None) -> None:
-    """A result that could not be written is refused before hours of work, not after."""
+    """Refuse a file that cannot be written, before the work starts."""
     if path is not None:
         from logsparse.data.files import check_writable
 
@@ -67,6 +71,7 @@ def write_table(table: pl.DataFrame, path: Path | None) -> None:
 
 
 def print_scores(results: Any, *, by: str | None = None, out: Path | None = None) -> None:
+    """Score the results, write all scores to `out` if given, and print them."""
     from logsparse.evaluation.metrics import score
 
     scores = score(results, by=by)
@@ -82,72 +87,62 @@ def _cell(value: Any) -> str:
     return number(value) if value is None or isinstance(value, float) else str(value)
 
 
-if TYPE_CHECKING:
-    from logsparse.config import Method
-    from logsparse.data.columns import Columns
-    from logsparse.forecast import Forecaster
-
-_FILE = "parquet, csv or feather file, or folder of parquets"
+_FILE = "parquet, csv or feather file, or folder of parquet files"
 
 Data = Annotated[Path, typer.Argument(metavar="DATA", help=_FILE)]
-History = Annotated[
-    Path | None, typer.Argument(metavar="[DATA]", help=f"{_FILE} [the last steps that the model was fitted on]")
-]
+History = Annotated[Path | None, typer.Argument(metavar="DATA", help=f"{_FILE} [the data MODEL was fitted on]")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="folder of a fitted model")]
-Future = Annotated[Path | None, typer.Option(help="file of the covariates' values in the steps to forecast")]
-Until = Annotated[str | None, typer.Option(help="time of the last step used [each series' end]")]
+ResultFile = Annotated[Path, typer.Argument(metavar="RESULTS", help="result file of a backtest")]
+Future = Annotated[Path | None, typer.Option(help="file with the values of the covariates over the horizon")]
+Until = Annotated[str | None, typer.Option(help="time of the last step to train on [the end of each series]")]
 Preset = Annotated[
-    str | None, typer.Option(help="settings of a run of the paper, such as electricity-f, or paper for any set")
+    str | None, typer.Option(help="settings of the paper: a data set, such as electricity-f, or `paper` for any other")
 ]
-Minutes = Annotated[float | None, typer.Option(help="stop training after so many [no limit]")]
+Minutes = Annotated[float | None, typer.Option(help="time limit of the training in minutes [no limit]")]
 MethodName = Annotated[
-    str | None, typer.Option("--method", help="how a network forecasts, such as direct [as it was fitted to]")
+    str | None,
+    typer.Option("--method", help="how a network forecasts: ancestral, mean-path, two-way or direct [as fitted]"),
 ]
-IdCol = Annotated[str | None, typer.Option(help="column that names the series [unique_id]")]
+IdCol = Annotated[str | None, typer.Option(help="column of series ids [unique_id]")]
 TimeCol = Annotated[str | None, typer.Option(help="column of times [ds]")]
 TargetCol = Annotated[str | None, typer.Option(help="column of values [y]")]
-FreqText = Annotated[str | None, typer.Option("--freq", help="step of the times, such as 15min, h, D, ME [inferred]")]
+FreqText = Annotated[str | None, typer.Option("--freq", help="time step, such as 15min, h, D, ME [inferred]")]
 
 
-def columns(**given: Any) -> Columns:
-    """Those that were given; the rest keep their usual names."""
-    return cast("Columns", {name: value for name, value in given.items() if value is not None})
+def given(**options: Any) -> dict[str, Any]:
+    """Return the options that were given on the command line."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
-def set_method(forecaster: Forecaster, method: str) -> None:
-    """Another way to forecast, of a network that was fitted for it."""
-    from logsparse.errors import ConfigError
-    from logsparse.forecaster import LogSparse
-
-    if not isinstance(forecaster, LogSparse):
-        raise ConfigError("--method is for networks.", got=type(forecaster).__name__, hint="leave it out.")
-    forecaster.method = cast("Method", method)
+def columns(**options: Any) -> Columns:
+    """Return the column names that were given; the others keep their defaults."""
+    return cast("Columns", given(**options))
 
 
 def listed(text: str | None) -> list[str] | None:
-    """a,b -> a and b."""
+    """Split a comma-separated list."""
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
 def claim(folder: Path, seeds: Iterable[int]) -> bool:
-    """Make the folder; whether one of these seeds left a checkpoint there before.
+    """Create the folder of checkpoints; return True if it has a checkpoint of one of these seeds.
 
-    A checkpoint knows its own settings and data; but the folder is removed in the end, so nothing else may be in it.
+    Checkpoints record their own settings and data. The folder is removed after training, so nothing else may be in it.
     """
     if folder.exists() and not folder.is_dir():
-        raise _foreign(folder, "something that no training wrote")
+        raise _foreign(folder, "a file that no training wrote")
     folder.mkdir(parents=True, exist_ok=True)
-    there = {path.name for path in folder.iterdir()}
-    if not all(re.fullmatch(r"seed-\d+", name) for name in there):
-        raise _foreign(folder, "something that no training wrote")
-    if there - {f"seed-{seed}" for seed in seeds}:
-        raise _foreign(folder, "a training with other seed")
+    names = {path.name for path in folder.iterdir()}
+    if not all(re.fullmatch(r"seed-\d+", name) for name in names):
+        raise _foreign(folder, "files that no training wrote")
+    if names - {f"seed-{seed}" for seed in seeds}:
+        raise _foreign(folder, "checkpoints of another seed")
     return any(any(path.iterdir()) for path in folder.iterdir())
 
 
-def _foreign(folder: Path, what: str) -> DataError:
+def _foreign(folder: Path, found: str) -> DataError:
     return DataError(
-        f"Checkpoints of this training go to {folder}, which must be new or its own.",
-        got=what,
-        hint=f"give the same command as before to go on, or remove {folder} to begin anew.",
+        f"Checkpoints go to {folder}, which must be new or hold checkpoints of this training only.",
+        got=found,
+        hint=f"repeat the earlier command to resume it, or remove {folder} to start over.",
     )

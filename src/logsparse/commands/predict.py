@@ -1,4 +1,4 @@
-"""A fitted model, and a history if another than the fitted one -> a file of quantiles of the next steps."""
+"""A fitted model, and optionally another history -> a file with quantiles of the next steps."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from logsparse.commands.options import (
     MethodName,
     Model,
     check_out,
+    given,
     listed,
     print_rows,
-    set_method,
     write_table,
 )
 
@@ -23,51 +23,41 @@ from logsparse.commands.options import (
 def predict(
     model: Model,
     data: History = None,
-    out: Annotated[Path, typer.Option("-o", "--out", help="where to write the forecast")] = Path("forecast.parquet"),
+    out: Annotated[Path, typer.Option("-o", "--out", help="file to write the forecast to")] = Path("forecast.parquet"),
     quantiles: Annotated[str | None, typer.Option(help="levels such as 0.1,0.5,0.9 [0.1 to 0.9]")] = None,
     samples: Annotated[
-        int | None, typer.Option(help="sample paths drawn for each series [the model's, or as many as needed]")
+        int | None, typer.Option(help="sample paths to draw per series [the model's setting, or as many as needed]")
     ] = None,
     method: MethodName = None,
     future: Future = None,
 ) -> None:
-    """Forecast the steps after the end of DATA, or of the data that MODEL was fitted on."""
-    from logsparse.data.columns import TIME
-    from logsparse.errors import ConfigError
-    from logsparse.forecast import check_levels
+    """Forecast the next steps. They follow the end of DATA, or of the data that MODEL was fitted on."""
+    from logsparse.data.columns import ID, TIME
+    from logsparse.data.grid import from_native
     from logsparse.registry import load
 
     check_out(out)
-    _check_apart(out, model, data, future)
-    asked = None if quantiles is None else check_levels(_levels(quantiles))
-    forecaster = load(model)
-    levels = forecaster.check_quantiles(asked)
-    if samples is not None:
-        if not hasattr(forecaster, "samples"):
-            raise ConfigError("--samples is for models that draw.", got=type(forecaster).__name__, hint="leave it out.")
-        forecaster.samples = samples
-        forecaster.check()
-    if method is not None:
-        set_method(forecaster, method)
-    (found,) = forecaster.summaries([forecaster.history(data, future)], levels)
-    table = found.table()
+    _check_separate(out, model, data, future)
+    levels = None if quantiles is None else _levels(quantiles)
+    forecaster = load(model, **given(samples=samples, method=method))
+    table, _ = from_native(forecaster.predict(data, quantiles=levels, future=future), ids=ID)
     write_table(table, out)
     rows = [
-        ("series", f"{len(found.panel):,}"),
+        ("series", f"{table[ID].n_unique():,}"),
         ("steps", f"{forecaster.horizon:,}, from {table[TIME].min()!s} to {table[TIME].max()!s}"),
         ("columns", ", ".join(table.columns)),
     ]
     print_rows(rows)
 
 
-def _check_apart(out: Path, model: Path, data: Path | None, future: Path | None) -> None:
-    """A forecast takes the place of nothing that it was made from."""
+def _check_separate(out: Path, model: Path, data: Path | None, future: Path | None) -> None:
+    """Refuse to write the forecast over its inputs, or into the folder of the model."""
     from logsparse.errors import ConfigError
 
-    place = out.resolve()
-    if place in [path.resolve() for path in (data, future) if path] or model.resolve() in place.parents:
+    target = out.resolve()
+    if target in [path.resolve() for path in (data, future) if path] or model.resolve() in target.parents:
         raise ConfigError(
-            "A forecast is written beside what it is made from, not over it or into it.",
+            "A forecast must not be written over its inputs or into the folder of its model.",
             got=str(out),
             hint="give another name with -o.",
         )

@@ -1,4 +1,4 @@
-"""Words of the command line -> the report of a backtest as one HTML file."""
+"""The result frame of a backtest -> its report as one HTML file."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from typing import Annotated
 
 import typer
 
-from logsparse.commands.options import say
+from logsparse.commands.options import ResultFile, say
 
 
 def report(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="result frame of a backtest")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="where to write it, a name in .html")] = Path("report.html"),
-    model: Annotated[Path | None, typer.Option(help="folder of the model that made them, to show its training")] = None,
-    title: Annotated[str | None, typer.Option(help="what stands on top")] = None,
+    results: ResultFile,
+    out: Annotated[Path, typer.Option("-o", "--out", help="HTML file to write")] = Path("report.html"),
+    model: Annotated[
+        Path | None, typer.Option(help="folder of the model, to include its training, attention and settings")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="heading of the page [Forecast report]")] = None,
 ) -> None:
-    """Show a backtest's results on one page that needs no network and can be mailed."""
-    from logsparse.reporting.report import report as run
+    """Write the report of a backtest. It is one HTML file, which needs no network and contains no script."""
+    from logsparse.registry import load
+    from logsparse.reporting.report import report as write_report
 
-    maker = None
-    if model is not None:
-        from logsparse.registry import load
-
-        maker = load(model)
-    say(f"wrote {run(results, out, model=maker, title=title)}")
+    forecaster = None if model is None else load(model)
+    say(f"wrote {write_report(results, out, model=forecaster, title=title)}")

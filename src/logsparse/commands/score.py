@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from logsparse.commands.options import check_out, print_scores
+from logsparse.commands.options import ResultFile, check_out, print_scores
 
 
 def score(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="result frame of a backtest")],
-    by: Annotated[str | None, typer.Option(help="unique_id, step or cutoff: one row each [overall]")] = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="where to write the scores")] = None,
+    results: ResultFile,
+    by: Annotated[str | None, typer.Option(help="one row per unique_id, step or cutoff [one row overall]")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="file to write the scores to")] = None,
 ) -> None:
-    """Score a backtest's result frame."""
+    """Print the scores of a backtest."""
     from logsparse.data.columns import ID
     from logsparse.data.files import read
 

@@ -1,4 +1,4 @@
-"""Words such as model.layers=6 -> a run's settings with these changed, each read by the type of its field."""
+"""Texts such as model.layers=6 -> a config with these settings changed, each parsed by the type of its field."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _PATTERNS: dict[str, Callable[..., Pattern]] = {
     "local": local,
     "restart": restart,
 }
-_TRUTHS = {"true": True, "false": False}
-# Settings of the run itself; context and horizon have options of their own.
+_BOOLEANS = {"true": True, "false": False}
+# Settings of `Config` itself; context and horizon have options of their own.
 _OWN = ("method", "features")
-_APART = ("context", "horizon")
+_OPTIONS = ("context", "horizon")
 
 
 def settable() -> dict[str, Any]:
-    """Every name that `--set` knows, and the type of its value."""
+    """Return the name of every setting that `--set` accepts, and the type of its value."""
     own = get_type_hints(Config)
     return {
         **{f"model.{name}": kind for name, kind in get_type_hints(ModelConfig).items()},
@@ -36,7 +36,7 @@ def settable() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Changes:
-    """What to change of a run's settings, read but not yet applied."""
+    """Changes to the settings of a run, parsed but not yet applied."""
 
     own: dict[str, Any] = field(default_factory=dict)
     model: dict[str, Any] = field(default_factory=dict)
@@ -44,37 +44,45 @@ class Changes:
 
     @classmethod
     def read(cls, words: Sequence[str]) -> Changes:
-        """`name=value` each; a later one of the same name holds."""
-        known, found = settable(), cls()
+        """Parse texts of the form `name=value`; the last one of a name wins."""
+        known, changes = settable(), cls()
         for word in words:
             name, equals, text = word.partition("=")
             part, _, last = name.rpartition(".")
-            if name in _APART:
+            if name in _OPTIONS:
                 raise ConfigError(f"--set does not change the {name}.", got=word, hint=f"give --{name} instead.")
             if name not in known or not equals:
                 raise ConfigError(
-                    "--set takes name=value, with the name of a setting.",
-                    got=word,
-                    hint=f"it is called train.{RENAMED[last]} now."
-                    if part == "train" and last in RENAMED
-                    else suggest(name, known, "write for example --set model.layers=6; docs/cli.md lists them.")
-                    if name not in known
-                    else f"write --set {name}=value.",
+                    "--set takes name=value, with the name of a setting.", got=word, hint=_hint(name, known)
                 )
-            {"": found.own, "model": found.model, "train": found.train}[part][last] = read(name, known[name], text)
-        return found
+            section = {"": changes.own, "model": changes.model, "train": changes.train}[part]
+            section[last] = read(name, known[name], text)
+        return changes
 
     def __bool__(self) -> bool:
         return bool(self.own or self.model or self.train)
 
     def apply(self, config: Config) -> Config:
-        """All at once: settings that only fit together may be changed together."""
+        """Apply all changes at once, so that only the result must be consistent."""
         model, train = replace(config.model, **self.model), replace(config.train, **self.train)
         return replace(config, model=model, train=train, **self.own)
 
 
+def _hint(name: str, known: dict[str, Any]) -> str:
+    part, _, last = name.rpartition(".")
+    if name in known:
+        return f"write --set {name}=value."
+    if part == "train" and last in RENAMED:
+        return f"it is called train.{RENAMED[last]} now."
+    return suggest(
+        name,
+        known,
+        "write for example --set model.layers=6; help(logsparse.config) lists all settings.",
+    )
+
+
 def read(name: str, kind: Any, text: str) -> Any:
-    """The text as a value of this type."""
+    """Parse the text as a value of this type."""
     text, origin, inner = text.strip(), get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         (kind,) = (part for part in inner if part is not NoneType)
@@ -108,9 +116,9 @@ def _number(name: str, text: str) -> float:
 
 
 def _pattern(name: str, text: str) -> Pattern:
-    """`restart:96:7` is restart(96, 7)."""
+    """Parse a pattern: `restart:96:7` is restart(96, 7)."""
     rule, *numbers = text.split(":")
-    hint = f"write {name}=full, logsparse, local:7 or restart:96; one for each layer with commas."
+    hint = f"write {name}=full, logsparse, local:7 or restart:96; one per layer, separated by commas."
     try:
         return _PATTERNS[rule](*(int(number) for number in numbers))
     except KeyError as error:
@@ -126,7 +134,7 @@ def _refused(name: str, rule: str, text: str, hint: str) -> ConfigError:
 
 
 _READERS: dict[type, Callable[[str, str], Any]] = {
-    bool: lambda name, text: _one_of(name, text, _TRUTHS),
+    bool: lambda name, text: _one_of(name, text, _BOOLEANS),
     int: _whole,
     float: _number,
     str: lambda _name, text: text,

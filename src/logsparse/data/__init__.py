@@ -1,1 +1,1 @@
-"""The outside world -> tensors: frames become a panel, a panel becomes windows, windows become batches."""
+"""Frames and files -> Panel (frame), Panel -> windows (sampler), windows -> batches of tensors (windows)."""

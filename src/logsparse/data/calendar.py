@@ -1,8 +1,8 @@
 """Times <-> positions on a regular grid: steps of seconds to years, month ends, business days, plain integers.
 
-Inside the library a time is an int64 on the *clock* of its panel: microseconds since 1970 for dates, the number
-itself for integer times. Time zones stay at the door (data/table); a clock that counts whole days reads local wall
-time, a finer one reads UTC, so that a daylight-saving change is neither a gap nor a duplicate.
+Inside the library, a time is an int64 on the *clock* of its panel: microseconds since 1970 for dates, the number
+itself for integer times. Time zones are converted when data are read (data/times): local time for steps of whole days,
+UTC for finer steps, so that a daylight-saving change is neither a gap nor a duplicate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TICKS = {"s": SECOND, "min": 60 * SECOND, "h": 3600 * SECOND, "d": DAY, "w": 7 
 _NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _NANOSECONDS |= {"D": 86_400 * 10**9, "W": 7 * 86_400 * 10**9}
 _MONTHS = {"mo": 1, "q": 3, "y": 12}
-# Spellings of pandas and polars; anchors such as the SUN of W-SUN are fixed by the data themselves.
+# Spellings of pandas and polars; anchors such as the SUN of W-SUN follow from the data.
 _SPELLINGS = {
     "t": "min",
     "m": "min",  # as polars writes it; M, which pandas used for months, is refused
@@ -39,18 +39,18 @@ _SPELLINGS = {
     "ys": "y",
     "a": "y",
 }
-# Told apart from MS, the start of a month, by their case.
+# Case matters: MS is the start of a month.
 _BELOW_SECONDS = ("ms", "us", "ns", "L", "U", "N")
-# Times and the ways between them must fit into 64 bits.
+# Times and their differences must fit into 64 bits.
 FARTHEST = 2**62
-# No step in months is longer than all years that a date can have.
+# All years that a date can have.
 _MOST_MONTHS = 12 * 9999
-# The smallest gap held by at least this share of all gaps is the step: rarer ones are mistakes, not steps.
+# The step is the smallest gap with at least this share of all gaps: rarer gaps are errors in the data.
 _STEP_SHARE = 0.1
 
 
 class Offset(Protocol):
-    """A step as pandas has it."""
+    """A pandas offset."""
 
     @property
     def freqstr(self) -> str: ...
@@ -61,7 +61,7 @@ Step = str | int | timedelta | np.timedelta64 | Offset
 
 @dataclass(frozen=True)
 class Freq:
-    """The distance between two neighbours on the grid; `month_end` pins steps of months to the last day."""
+    """The step of a grid; `month_end` pins steps of months to the last day."""
 
     kind: Literal["index", "tick", "business", "month"]
     count: int
@@ -69,19 +69,21 @@ class Freq:
 
     @classmethod
     def parse(cls, asked: Step) -> Freq:
-        """`15min`, `h`, `D`, `B`, `W`, `MS`, `ME`, `1y`, ..., a timedelta; an integer is a step of integer times."""
+        """Parse `15min`, `h`, `D`, `B`, `W`, `MS`, `ME`, `1y`, ..., a timedelta, or an integer for integer times."""
         if isinstance(asked, (timedelta, np.timedelta64)):
             return cls._ticks(_exactly(asked), asked)
         if is_whole(asked):
             count, unit, text = int(cast(int, asked)), "index", ""
         else:
             text = _spelled(asked)
-            # More digits than any step has are not counted: Python refuses to read thousands of them.
+            # At most 19 digits: Python refuses to parse thousands of them.
             match = re.fullmatch(r"([0-9]{0,19})(?:([A-Za-z]+)(?:-[A-Za-z]+)?)?", text)
             count, written = (int(match[1] or 1), match[2] or "") if match and text else (0, "")
             if written == "M":
                 raise ConfigError(
-                    "freq='M' may mean minutes or months.", got=shown(asked), hint="write 'min' or 'ME' (month ends)."
+                    "freq='M' is ambiguous: minutes or months.",
+                    got=shown(asked),
+                    hint="write 'min' or 'ME' (month ends).",
                 )
             if written in _BELOW_SECONDS:
                 raise _whole_seconds(asked)
@@ -106,7 +108,7 @@ class Freq:
         return cls("tick", int(count))
 
     def __str__(self) -> str:
-        """The shortest spelling that `parse` reads back."""
+        """Return the shortest spelling that `parse` reads back."""
         if self.kind == "index":
             return str(self.count)
         if self.kind == "business":
@@ -117,7 +119,7 @@ class Freq:
         for unit in ("w", "d", "h", "min", "s"):
             if self.count % _TICKS[unit] == 0:
                 return f"{self._times(self.count // _TICKS[unit])}{unit}"
-        return f"{self.count / SECOND:g}s"  # refused at the door; here for the message
+        return f"{self.count / SECOND:g}s"  # only for the message that refuses it
 
     @staticmethod
     def _times(count: int) -> str:
@@ -125,32 +127,32 @@ class Freq:
 
     @property
     def counts_days(self) -> bool:
-        """Whether a step is made of whole local days."""
+        """True if a step is made of whole days."""
         return self.kind in ("business", "month") or (self.kind == "tick" and self.count % DAY == 0)
 
     @property
     def season(self) -> int:
-        """Steps in the season people mean by default: a day of hours or minutes, a week of days, a year of months."""
+        """Default season in steps: a day of hours or minutes, a week of days, a year of months."""
         if self.kind == "month":
             return max(1, 12 // self.count)
         if self.kind == "business":
             return 5
         if self.kind == "index":
             return 1
-        # Seconds repeat by the hour, minutes and hours by the day, days by the week, weeks by the year.
+        # Upper bound of the step -> period: seconds per hour, minutes and hours per day, days per week, weeks per year.
         below = {60 * SECOND: 3600 * SECOND, DAY: DAY, 7 * DAY: 7 * DAY, 365 * DAY: 364 * DAY}
         period = next((period for limit, period in below.items() if self.count < limit), 0)
         return period // self.count if period and period % self.count == 0 else 1
 
     def add(self, start: Ints, steps: Ints) -> Ints:
-        """The time so many steps after `start`."""
-        # A month has at most 31 days, and five business days at most nine: no sum below can overflow.
+        """Return the time `steps` steps after `start`."""
+        # A month has at most 31 days, and five business days span at most nine: no sum below can overflow.
         longest = {"index": self.count, "tick": self.count, "business": 2 * DAY, "month": 31 * DAY * self.count}
         farthest = longest[self.kind] * _extent(steps) + _extent(start)
         if farthest > 2 * FARTHEST - 1:
             raise DataError(
                 "Times must fit into 64-bit integers.",
-                got=f"times up to {farthest:.3g} after steps of {self}",
+                got=f"times up to {farthest:.3g} with steps of {self}",
                 hint="count from a later start, or in larger units.",
             )
         if self.kind in ("index", "tick"):
@@ -165,7 +167,7 @@ class Freq:
         return np.asarray(target * DAY + rest)
 
     def steps(self, start: Ints, time: Ints) -> Ints:
-        """How many whole steps lie between `start` and `time`: the largest k with add(start, k) <= time."""
+        """Return the number of whole steps from `start` to `time`: the largest k with add(start, k) <= time."""
         if self.kind in ("index", "tick"):
             return np.asarray((time - start) // self.count)
         if self.kind == "business":
@@ -177,7 +179,7 @@ class Freq:
         return np.asarray(steps - (self.add(start, steps) > time))
 
     def restart(self, start: int, late: int) -> int:
-        """The last step up to `late` from which steps can be counted anew: after January 31 that is not February 29."""
+        """Return the last step up to `late` at which a grid can restart: from January 31, not February 29."""
         if self.kind == "month" and not self.month_end:
             day = _day_of_month(np.array([start]))
             while (_day_of_month(self.add(np.array([start]), np.array([late]))) != day).any():
@@ -185,7 +187,7 @@ class Freq:
         return late
 
     def show(self, time: int) -> str:
-        """A time on the clock, as a person writes it."""
+        """Format a time on the clock for messages."""
         if self.kind == "index":
             return str(time)
         text = str(np.datetime64(int(time), "us")).replace("T", " ").removesuffix(".000000")
@@ -193,7 +195,7 @@ class Freq:
 
 
 def _exactly(asked: timedelta | np.timedelta64) -> Fraction:
-    """Microseconds, counted without a limit: numpy's own conversion overflows without a word."""
+    """Return exact microseconds: numpy's own conversion overflows silently."""
     if isinstance(asked, timedelta):
         return Fraction(asked // timedelta(microseconds=1))
     unit, multiple = np.datetime_data(asked.dtype)
@@ -213,18 +215,16 @@ def _no_step(asked: object) -> ConfigError:
     return ConfigError(
         "freq must be a number and a unit: s, min, h, D, B, W, MS, ME, QS, QE, YS, YE, or an integer.",
         got=shown(asked),
-        hint="write for example freq='15min', freq='D' or freq='ME'.",
+        hint="use for example freq='15min', freq='D' or freq='ME'.",
     )
 
 
 def _whole_seconds(asked: object) -> ConfigError:
-    return ConfigError(
-        "Steps must be whole seconds.", got=shown(asked), hint="round the times, or count the steps with integers."
-    )
+    return ConfigError("Steps must be whole seconds.", got=shown(asked), hint="round the times, or use integer times.")
 
 
 def infer(times: Ints, series: Ints, *, dates: bool) -> Freq | None:
-    """The step most neighbours share, from times sorted by series and then time; None where no gap tells."""
+    """Infer the most common step from times sorted by series and time; None if no series has two times."""
     within = series[1:] == series[:-1]
     gaps = np.diff(times)[within]
     if gaps.size == 0:
@@ -241,7 +241,7 @@ def infer(times: Ints, series: Ints, *, dates: bool) -> Freq | None:
 
 
 def every_other_business_day(times: Ints, series: Ints) -> bool:
-    """Whether what looks like steps of two days leaps over every weekend: pandas' 2B, which is no step here."""
+    """Return True if steps of two days skip every weekend: pandas' 2B, which is not supported."""
     gaps = np.diff(times)[series[1:] == series[:-1]]
     weekday = (times // DAY + 3) % 7
     return bool(gaps.size >= 4 and weekday.max() < 5 and set(np.unique(gaps).tolist()) == {2 * DAY, 4 * DAY})
@@ -282,5 +282,5 @@ def _first_day(month: Ints) -> Ints:
 
 
 def _day_of_month(time: Ints) -> Ints:
-    """Counted from 0."""
+    """Return the day of the month, counted from 0."""
     return np.asarray(time // DAY - _first_day(_months(time)))

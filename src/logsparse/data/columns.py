@@ -1,4 +1,4 @@
-"""Names and meanings of a frame's columns, and columns of Python objects -> polars columns, checked."""
+"""Keywords such as id_col= -> ColumnSpec, the roles of columns; columns of Python objects -> polars columns."""
 
 from __future__ import annotations
 
@@ -18,19 +18,24 @@ import polars as pl
 
 from logsparse.checks import keywords, listed
 from logsparse.data.calendar import Step
-from logsparse.data.panel import TROUBLE
-from logsparse.data.times import zoned
+from logsparse.data.times import READER_ERRORS, zoned
 from logsparse.errors import ConfigError, DataError, shown
 
 ID, TIME, TARGET, CUTOFF = "unique_id", "ds", "y", "cutoff"
-# What a backtest adds so that its frame can be judged alone: a point forecast to compare with, and the unit of MASE.
+# Columns that a backtest adds so that its frame can be scored alone: a reference forecast, and the scale of MASE.
 NAIVE, SCALE = "seasonal_naive", "seasonal_error"
-# Stands behind the name of a column that came a second time: pandas and pyarrow allow it, polars does not.
-_AGAIN = "\0again"
+# Appended to the name of a duplicate column: pandas and pyarrow allow duplicates, polars does not.
+_DUPLICATE = "\0again"
+# The first match is the kind of a value. The order matters: to Python, datetimes are dates, and booleans integers.
+_KINDS = (bool, np.bool_, np.timedelta64, Integral, Decimal, Real, str, bytes, datetime, date, timedelta, time)
+_NUMBERS = {Integral, Decimal, Real}
+_NESTED = (list, tuple, dict, set, frozenset, np.ndarray, pl.Series)
+# Bound of the integers that polars can store.
+_WIDEST = 2**127
 
 
 class Columns(TypedDict, total=False):
-    """What a frame's columns mean; every entry can be left out."""
+    """Keywords that describe the columns of a frame; all are optional."""
 
     id_col: str | int
     time_col: str | int
@@ -42,7 +47,7 @@ class Columns(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnSpec:
-    """The same, with the usual names filled in."""
+    """Validated `Columns` with the default names filled in."""
 
     id_col: str = ID
     time_col: str = TIME
@@ -53,7 +58,7 @@ class ColumnSpec:
 
     @classmethod
     def of(cls, columns: Columns) -> ColumnSpec:
-        """A pandas frame may name its columns by numbers: inside, every name is text."""
+        """Validate the keywords; names become text, since pandas may name columns by numbers."""
         keywords(columns, Columns.__annotations__)
         self = cls(
             id_col=str(columns.get("id_col", ID)),
@@ -63,91 +68,84 @@ class ColumnSpec:
             covariates=listed("covariates", columns.get("covariates")),
             static=listed("static", columns.get("static")),
         )
-        taken: dict[str, str] = {}
-        for use, names in self._uses().items():
+        roles: dict[str, str] = {}
+        for role, names in self._roles().items():
             for name in names:
-                if taken.setdefault(name, use) != use:
+                if roles.setdefault(name, role) != role:
                     raise ConfigError(
-                        "A column must have one meaning.",
-                        got=f"{name!r} as {taken[name]} and as {use}",
-                        hint="leave out one of the two.",
+                        "A column must have one role.",
+                        got=f"{name!r} as {roles[name]} and as {role}",
+                        hint="remove one of the two.",
                     )
         return self
 
-    def _uses(self) -> dict[str, list[str]]:
-        alone = {"id_col": [self.id_col], "time_col": [self.time_col], "target_col": [self.target_col]}
-        return {**alone, "covariates": self.covariates, "static": self.static}
+    def _roles(self) -> dict[str, list[str]]:
+        single = {"id_col": [self.id_col], "time_col": [self.time_col], "target_col": [self.target_col]}
+        return {**single, "covariates": self.covariates, "static": self.static}
 
     @property
     def used(self) -> list[str]:
-        """Every column of a long table that is read."""
-        return list(dict.fromkeys(chain(*self._uses().values())))
+        """All columns that are read from a long table."""
+        return list(dict.fromkeys(chain(*self._roles().values())))
 
 
-def as_given(columns: Columns) -> Columns:
-    """What was given, checked, as plain text and lists: it is read more than once, and saved with a model."""
-    checked = ColumnSpec.of(columns)
-    return cast("Columns", {name: getattr(checked, name) for name in columns})
+def validate_columns(columns: Columns) -> Columns:
+    """Return the given keywords, validated, as plain text and lists, ready to be saved with a model."""
+    spec = ColumnSpec.of(columns)
+    return cast("Columns", {name: getattr(spec, name) for name in columns})
 
 
-def names_once(names: Iterable[object]) -> list[str]:
-    """Names as text, the second of two equal ones marked, so that a table can hold them all."""
-    found: dict[str, None] = {}
+def unique_names(names: Iterable[object]) -> list[str]:
+    """Return the names as text, with duplicates marked so that a polars table can hold them."""
+    taken: dict[str, None] = {}
     for name in map(str, names):
         if any("\ud800" <= letter <= "\udfff" for letter in name):
             raise DataError("Column names must be valid Unicode.", got=f"{name!r}", hint="rename that column.")
         unique = name
-        while unique in found:
-            unique += _AGAIN
-        found[unique] = None
-    return list(found)
+        while unique in taken:
+            unique += _DUPLICATE
+        taken[unique] = None
+    return list(taken)
 
 
-def refuse_doubles(found: Iterable[str], used: Iterable[str]) -> None:
-    """A column that is read must be there once; others may come as often as they like."""
+def refuse_duplicates(found: Iterable[str], used: Iterable[str]) -> None:
+    """Raise if a column that is read is there twice; duplicates of unused columns are allowed."""
     wanted = set(used)
     for name in found:
-        if name.endswith(_AGAIN) and (plain := name.split(_AGAIN)[0]) in wanted:
+        if name.endswith(_DUPLICATE) and (plain := name.split(_DUPLICATE)[0]) in wanted:
             raise DataError(
-                f"The column {plain!r} must be there once.",
+                f"The column {plain!r} must be unique.",
                 got="two columns of that name",
                 hint="drop or rename one of them.",
             )
 
 
 def require(found: Sequence[str], names: Sequence[str]) -> None:
-    """All these columns, each once."""
-    refuse_doubles(found, names)
-    found = [name for name in found if _AGAIN not in name]
+    """Raise unless all of these columns are there, each once."""
+    refuse_duplicates(found, names)
+    found = [name for name in found if _DUPLICATE not in name]
     missing = [name for name in names if name not in found]
     if not missing:
         return
-    alike = {name: difflib.get_close_matches(name, found, n=1, cutoff=0.5) for name in missing}
-    meant = [f"{name!r} may be {near[0]!r}" for name, near in alike.items() if near]
+    close = {name: difflib.get_close_matches(name, found, n=1, cutoff=0.5) for name in missing}
+    guesses = [f"{near[0]!r} is similar to {name!r}" for name, near in close.items() if near]
     raise DataError(
-        f"A frame must have the columns {', '.join(names)}, or be wide: a time column and one number column a series.",
+        f"A frame must have the columns {', '.join(names)}, or be wide: a time column and one numeric column "
+        "per series.",
         got=f"no {', '.join(missing)} among {', '.join(found[:12])}",
-        hint="; ".join([*meant, "name your columns with id_col=, time_col=, target_col=."]),
+        hint="; ".join([*guesses, "name your columns with id_col=, time_col=, target_col=."]),
     )
 
 
-# The first that fits is a value's kind: datetimes are dates, truth values and durations integers to
-# Python, not to us.
-_KINDS = (bool, np.bool_, np.timedelta64, Integral, Decimal, Real, str, bytes, datetime, date, timedelta, time)
-_NUMBERS = {Integral, Decimal, Real}
-_NESTED = (list, tuple, dict, set, frozenset, np.ndarray, pl.Series)
-# What polars can hold as an integer.
-_WIDEST = 2**127
-
-
 def from_objects(name: str, listed: list[Any], *, ids: bool = False) -> pl.Series:
-    """One kind of value as that kind, several kinds of number as floats, any other mix as text; no value changes.
+    """Convert Python objects to a polars column without changing a value.
 
-    In a column of `ids` no two of them may become one.
+    Values of one kind keep it; several kinds of numbers become floats; any other mix becomes text. In a column of
+    `ids`, two different ids that would become equal are refused.
     """
     values = [None if _is_missing(value) else value for value in listed]
     kinds = {_kind(each) for each in set(map(type, values)) - {type(None)}}
-    if len(kinds) == 1 and issubclass(next(iter(kinds)), _NESTED):  # among other kinds they are told as text
+    if len(kinds) == 1 and issubclass(next(iter(kinds)), _NESTED):  # in a mix they become text
         raise _nested(name, next(value for value in values if value is not None), ids=ids)
     column = _numbers(name, values, kinds, ids=ids) if kinds and kinds <= _NUMBERS else _others(name, values, kinds)
     if ids and len(kinds) > 1:
@@ -156,7 +154,7 @@ def from_objects(name: str, listed: list[Any], *, ids: bool = False) -> pl.Serie
 
 
 def texts(name: str, values: list[Any]) -> pl.Series:
-    """Each value as Python writes it."""
+    """Return each value as Python writes it."""
     return pl.Series(name, [None if value is None else str(value) for value in values], pl.String)
 
 
@@ -170,8 +168,8 @@ def _is_missing(value: object) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
-def _kind(found: type) -> type:
-    return next((kind for kind in _KINDS if issubclass(found, kind)), found)
+def _kind(given: type) -> type:
+    return next((kind for kind in _KINDS if issubclass(given, kind)), given)
 
 
 def _numbers(name: str, values: list[Any], kinds: set[type], *, ids: bool) -> pl.Series:
@@ -179,25 +177,25 @@ def _numbers(name: str, values: list[Any], kinds: set[type], *, ids: bool) -> pl
     if kinds == {Integral} and all(-_WIDEST < value < _WIDEST for value in present):
         return pl.Series(name, [None if value is None else int(value) for value in values], strict=False)
     if kinds == {Decimal} and all(value.is_finite() for value in present):
-        with suppress(*TROUBLE):
+        with suppress(*READER_ERRORS):
             column = pl.Series(name, values)
-            if column.to_list() == values:  # polars drops those that have more digits than it can hold together
+            if column.to_list() == values:  # polars drops decimals with more digits than it can store
                 return column
     if ids and len(kinds) == 1 and kinds != {Real}:
         return texts(name, values)
     try:
         return pl.Series(name, [None if value is None else float(value) for value in values], pl.Float64)
-    except OverflowError:  # an integer beyond 1.8e308: as text it can be named where numbers are needed
+    except OverflowError:  # an integer beyond 1.8e308; as text, an error can show it
         return texts(name, values)
 
 
 def _others(name: str, values: list[Any], kinds: set[type]) -> pl.Series:
     zones = {str(value.tzinfo) for value in values if isinstance(value, datetime)}
-    if len(kinds) > 1 or len(zones) > 1:  # polars would settle on one kind, or one zone, without a word
+    if len(kinds) > 1 or len(zones) > 1:  # polars would silently convert to one kind or zone
         return texts(name, values)
     try:
         column = pl.Series(name, values, strict=False)
-    except TROUBLE:
+    except READER_ERRORS:
         return texts(name, values)
     if column.dtype == pl.Object or column.null_count() != values.count(None):
         return texts(name, values)
@@ -207,28 +205,28 @@ def _others(name: str, values: list[Any], kinds: set[type]) -> pl.Series:
 
 
 def _nested(name: str, value: object, *, ids: bool) -> DataError:
-    """Containers are kept from polars: one that holds itself, or lies very deep, overflows its stack."""
+    """Refuse containers: polars overflows its stack on one that contains itself or is deeply nested."""
     return DataError(
-        f"The ids in {name!r} must be text or numbers." if ids else f"The column {name!r} must hold single values.",
+        f"The ids in {name!r} must be text or numbers." if ids else f"The column {name!r} must hold scalars.",
         got=f"{type(value).__name__} such as {shown(value)}",
-        hint="make a text of it first, or name another column" + (" with id_col=." if ids else "."),
+        hint="convert them to text first, or name another column" + (" with id_col=." if ids else "."),
     )
 
 
 def _refuse_twins(name: str, values: list[Any], column: pl.Series) -> None:
-    """Two ids that differ to Python, such as 1 and "1", must not become one series."""
+    """Raise if two different ids, such as 1 and "1", would become one series."""
     first: dict[Hashable, Any] = {}
-    for value, became in zip(values, column.to_list(), strict=True):
+    for value, converted in zip(values, column.to_list(), strict=True):
         if isinstance(value, _NESTED) or type(value).__hash__ is None:
             raise _nested(name, value, ids=True)
         if value is None:
             continue
-        text = value.decode(errors="replace") if isinstance(value, bytes) else str(became)
+        text = value.decode(errors="replace") if isinstance(value, bytes) else str(converted)
         for key in (text, value):
             other = first.setdefault(key, value)
             if _kind(type(other)) is not _kind(type(value)) or (isinstance(value, Real) and other != value):
                 raise DataError(
                     f"The ids in {name!r} must differ by more than their type.",
                     got=f"{shown(other)} ({type(other).__name__}) and {shown(value)} ({type(value).__name__})",
-                    hint="write all ids alike, for example as text.",
+                    hint="give all ids the same type, for example text.",
                 )

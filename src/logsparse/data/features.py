@@ -1,7 +1,7 @@
 """(Panel, series, steps) -> standardised features: the calendar, the age of a series, and named covariates.
 
-Calendar features follow from the time itself and so reach into the future; covariates are read as far as they are
-stored. Mean and deviation come from the visible steps of the panel that was fitted, and from nothing later.
+Calendar features follow from the times and so are known in the future; covariates are read as far as they are stored.
+Mean and standard deviation are computed from the visible steps of the fitted panel only.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from logsparse.data.times import to_wall
 from logsparse.errors import ConfigError, DataError
 from logsparse.storage import entries, numbers, texts
 
-# N steps of one chunk, R rows
+# B windows, L steps, F features, N steps of one chunk, R rows (series, or groups of series with the same span)
 
+CALENDAR = ("year", "month", "day", "weekday", "hour", "minute", "second", "day_of_year", "age")
+# Future covariates are clipped to this many deviations, so that products of them stay finite.
+_MOST_DEVIATIONS = 1e8
 _CHUNK = 1 << 18
 
 
 def chunks(length_R: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """(row, step) of every step of every row, a bounded number at a time."""
+    """Yield (row, step) of every step of every row, a bounded number at a time."""
     end_R = np.cumsum(length_R)
     for begin in range(0, int(end_R[-1]), _CHUNK):
         flat_N = np.arange(begin, min(begin + _CHUNK, end_R[-1]))
@@ -33,8 +36,8 @@ def chunks(length_R: Ints) -> Iterator[tuple[Ints, Ints]]:
         yield row_N, flat_N - (end_R - length_R)[row_N]
 
 
-class Moments:
-    """Mean and deviation of chunks, merged so that a large mean does not swallow a small deviation."""
+class Statistics:
+    """Running mean and standard deviation, merged so that a large mean does not swallow a small deviation."""
 
     def __init__(self) -> None:
         self.count, self.mean, self.square = 0, 0.0, 0.0
@@ -44,24 +47,17 @@ class Moments:
         if count == 0:
             return
         mean = float(raw_N @ weight_N) / count
-        apart, both = mean - self.mean, self.count + count
-        self.square += float((raw_N - mean) ** 2 @ weight_N) + apart**2 * self.count * count / both
-        self.mean += apart * count / both
-        self.count = both
+        shift, total = mean - self.mean, self.count + count
+        self.square += float((raw_N - mean) ** 2 @ weight_N) + shift**2 * self.count * count / total
+        self.mean += shift * count / total
+        self.count = total
 
     def result(self) -> tuple[float, float]:
         return self.mean, (self.square / max(self.count, 1)) ** 0.5
 
 
-# B windows, L steps, F features, N steps of one chunk, R rows (series, or groups of equal ones)
-
-CALENDAR = ("year", "month", "day", "weekday", "hour", "minute", "second", "day_of_year", "age")
-# A covariate to come may lie anywhere: beyond so many deviations it is cut, lest products of it are infinite.
-_FARTHEST = 1e8
-
-
 def features_for(freq: Freq) -> tuple[str, ...]:
-    """The calendar features worth having at this frequency; the paper's for hours and finer steps."""
+    """Return the default calendar features for a step; for hours and finer steps, those of the paper."""
     if freq.kind == "index":
         return ("age",)
     if freq.kind == "business":
@@ -78,7 +74,7 @@ def features_for(freq: Freq) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Features:
-    """Fitted features; `names` come first in the last dimension, then `covariates`."""
+    """Fitted features: in the last dimension, calendar `names` come first, then `covariates`."""
 
     names: tuple[str, ...]
     covariates: tuple[str, ...]
@@ -90,18 +86,18 @@ class Features:
 
     @classmethod
     def fit(cls, panel: Panel, names: Sequence[str] | None = None, covariates: Sequence[str] = ()) -> Self:
-        """Mean and deviation over the visible steps; `names` follow from the frequency unless given."""
+        """Compute mean and deviation over the visible steps; `names` default to `features_for` the step."""
         names = tuple(features_for(panel.freq) if names is None else names)
         _check_names(names, panel.freq)
         _check_covariates(panel, covariates)
-        moments = [*_calendar_moments(panel, names), *(_covariate_moments(panel, name) for name in covariates)]
-        # A constant feature tells nothing: with deviation 1 it becomes 0 in training and stays finite later.
-        # (Chunks of equal float32 values have an exact mean in float64, so that its deviation is 0 and not almost 0.)
-        std = tuple(s or 1.0 for _, s in moments)
-        return cls(names=names, covariates=tuple(covariates), mean=tuple(m for m, _ in moments), std=std)
+        statistics = [*_calendar_statistics(panel, names), *(_covariate_statistics(panel, name) for name in covariates)]
+        # A constant feature carries no information: with deviation 1 it is 0 in training and finite later.
+        # (Chunks of equal float32 values have an exact mean in float64, so their deviation is exactly 0.)
+        std = tuple(s or 1.0 for _, s in statistics)
+        return cls(names=names, covariates=tuple(covariates), mean=tuple(m for m, _ in statistics), std=std)
 
     def __call__(self, panel: Panel, series_B: Ints, step_BL: Ints, out_BLF: Floats | None = None) -> Floats:
-        """Features of these steps, counted from each series' first; a missing covariate becomes 0, its mean."""
+        """Return the features of these steps of each series; a missing covariate is 0, its mean."""
         if out_BLF is None:
             out_BLF = np.empty((*step_BL.shape, len(self)), np.float32)
         if set(self.names) - {"age"}:
@@ -128,21 +124,21 @@ class Features:
                 got=f"series {panel.ids[series]!r}, where {', '.join(self.covariates)} end at "
                 f"{panel.freq.show(int(panel.freq.add(start, last)))} and are needed up to "
                 f"{panel.freq.show(int(panel.freq.add(start, needed)))}",
-                hint="give their future values, or leave these covariates out.",
+                hint="pass their future values, or leave these covariates out.",
             )
         flat_BL = panel.indptr[series_B][:, None] + np.maximum(step_BL, 0)
         for f, name in enumerate(self.covariates, start=len(self.names)):
             raw_BL = (panel.covariates[name][flat_BL].astype(np.float64) - self.mean[f]) / self.std[f]
-            raw_BL = np.clip(raw_BL, -_FARTHEST, _FARTHEST)
+            raw_BL = np.clip(raw_BL, -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
             out_BLF[..., f] = np.where((step_BL < 0) | np.isnan(raw_BL), 0, raw_BL)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and strings, ready for JSON."""
+        """Return plain lists and strings, ready for JSON."""
         return {key: list(value) for key, value in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave, or what a stranger made of it: nothing is built before it is known to fit."""
+        """Validate and load the output of `to_dict`."""
         entries("features", state, "names", "covariates", "mean", "std")
         names = texts("features/names", state["names"], CALENDAR)
         covariates = texts("features/covariates", state["covariates"])
@@ -155,7 +151,7 @@ class Features:
         )
 
     def check(self, freq: Freq) -> None:
-        """Refuse calendar features that times of this step do not have."""
+        """Raise if times of this step do not have these calendar features."""
         _check_names(self.names, freq)
 
 
@@ -163,23 +159,23 @@ def _check_names(names: Sequence[str], freq: Freq) -> None:
     known = ("age",) if freq.kind == "index" else CALENDAR
     if unknown := [name for name in names if name not in known]:
         raise ConfigError(
-            "Calendar features must be among those that the times have.",
+            "Calendar features must be available for the times.",
             got=f"{unknown[0]!r} for {'integer times' if freq.kind == 'index' else 'dates'}",
-            hint=f"choose from {', '.join(known)}; name columns of your own as covariates.",
+            hint=f"choose from {', '.join(known)}; pass columns of your own as covariates.",
         )
 
 
 def _check_covariates(panel: Panel, names: Sequence[str]) -> None:
     if unknown := [name for name in names if name not in panel.covariates]:
         raise DataError(
-            "Every named covariate must be in the data.",
+            "Every covariate must be in the data.",
             got=f"{unknown[0]!r}, while the data have {', '.join(panel.covariates) or 'none'}",
-            hint="name the same covariates when the data are read.",
+            hint="pass the same covariates= when the data are read.",
         )
 
 
 def _local(panel: Panel, time: Ints) -> Ints:
-    """Wall time. A clock finer than a day reads UTC where the data have a zone (see data/calendar)."""
+    """Convert times on the clock to local time: with a zone, steps finer than a day are in UTC (data/calendar)."""
     if panel.origin.zone is None or panel.freq.counts_days or panel.freq.kind == "index":
         return time
     return to_wall(time.ravel(), panel.origin.zone).reshape(time.shape)
@@ -191,7 +187,7 @@ def _field(name: str, local: Ints) -> Ints:
         return np.asarray(local // (unit * SECOND) % size)
     day = local // DAY
     if name == "weekday":
-        return np.asarray((day + 3) % 7)  # 1970 began on a Thursday
+        return np.asarray((day + 3) % 7)  # 1970-01-01 was a Thursday
     date = day.astype("datetime64[D]")
     if name == "day":
         return np.asarray(day - date.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + 1)
@@ -202,26 +198,26 @@ def _field(name: str, local: Ints) -> Ints:
     return np.asarray(date.astype("datetime64[Y]").astype(np.int64) + 1970)
 
 
-def _calendar_moments(panel: Panel, names: Sequence[str]) -> list[tuple[float, float]]:
-    # Series that begin and end together have the same calendar: count it once, with their number as weight.
+def _calendar_statistics(panel: Panel, names: Sequence[str]) -> list[tuple[float, float]]:
+    # Series with the same span have the same calendar: it is computed once, weighted by their number.
     spans_R2, count_R = np.unique(np.stack((panel.starts, panel.lengths), axis=1), axis=0, return_counts=True)
-    moments = [Moments() for _ in names]
+    statistics = [Statistics() for _ in names]
     for row_N, step_N in chunks(spans_R2[:, 1]):
         local_N = _local(panel, panel.freq.add(spans_R2[row_N, 0], step_N))
-        for name, moment in zip(names, moments, strict=True):
+        for name, statistic in zip(names, statistics, strict=True):
             raw_N = step_N if name == "age" else _field(name, local_N)
-            moment.add(raw_N.astype(np.float64), count_R[row_N])
-    return [moment.result() for moment in moments]
+            statistic.add(raw_N.astype(np.float64), count_R[row_N])
+    return [statistic.result() for statistic in statistics]
 
 
-def _covariate_moments(panel: Panel, name: str) -> tuple[float, float]:
-    moment = Moments()
+def _covariate_statistics(panel: Panel, name: str) -> tuple[float, float]:
+    statistic = Statistics()
     for row_N, step_N in chunks(panel.lengths):
         raw_N = panel.covariates[name][panel.indptr[row_N] + step_N].astype(np.float64)
         seen_N = ~np.isnan(raw_N)
-        moment.add(raw_N[seen_N], np.ones(int(seen_N.sum()), np.int64))
-    if moment.count == 0:
+        statistic.add(raw_N[seen_N], np.ones(int(seen_N.sum()), np.int64))
+    if statistic.count == 0:
         raise DataError(
             "Every covariate must have at least one value.", got=f"none in {name!r}", hint="leave that covariate out."
         )
-    return moment.result()
+    return statistic.result()

@@ -1,43 +1,129 @@
-"""A path (csv, parquet, feather, a folder of parts) -> polars table, read on demand; a polars table -> a whole file."""
+"""A path (csv, parquet, feather, folder of parquet files) -> lazy polars table; a polars table -> a file.
+
+Reading starts at `scan`: it picks the reader by the ending of the name. csv is read at once, since ids must stay as
+written (`read_csv`); parquet and feather are read column by column on demand. Whatever a reader raises becomes a
+DataError (`reading`), and a table that does not fit into memory is refused before it is read (`check_memory`).
+"""
 
 from __future__ import annotations
 
 import csv
 import os
 import re
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
 import polars as pl
 
-from logsparse.data.columns import names_once
-from logsparse.data.panel import A_COLUMN_BESIDE, CSV_TIMES, check_memory, check_path, reading
-from logsparse.errors import DataError
+from logsparse.data.columns import unique_names
+from logsparse.data.times import READER_ERRORS
+from logsparse.errors import DataError, LogsparseError
 from logsparse.storage import unwritable, whole_file
 
+_FILE_KINDS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".feather": "feather",
+    ".arrow": "feather",
+    ".ipc": "feather",
+}
+_RESULT = "The result"
+# Measured peak memory while a table is read (docs/data.md): per row of a long table; per cell of an extra column.
+BYTES_PER_LONG_ROW, BYTES_PER_EXTRA_CELL = 120, 16
+# Per cell of the panel; per cell of the columns of a wide table that are read at once.
+BYTES_PER_CELL, BYTES_PER_CELL_READ = 4, 16
+# Relative to the size of a csv file: its text and the resulting table.
+CSV_FACTOR = 3
+_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _NO_VALUE = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
-# A whole field such as 3,14: where something else separates, the comma is a decimal point.
+# A field such as 3,14: if fields are not separated by commas, the comma is a decimal point.
 _DECIMAL_COMMA = r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?"
-_LINES_TO_LOOK_AT = 100
+_HEAD_LINES = 100
 _LONGEST_LINE = 2**24
-# Types come from the whole file; it is read a second time only where these rows do not tell.
+# Types are inferred from these rows; the file is read a second time if later rows contradict them.
 _ROWS_TO_INFER = 10_000
-# zip, gzip, bzip2, xz, zstandard, zlib: polars would unpack some of them, to any size.
-_PACKED = (b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x9c", b"x\xda")
+# zip, gzip, bzip2, xz, zstandard, zlib: polars would decompress some of them, to any size.
+_COMPRESSED = (b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x9c", b"x\xda")
+
+
+@dataclass(frozen=True)
+class _Part:
+    path: Path
+    lazy: pl.LazyFrame
+    schema: pl.Schema
+
+
+def scan(path: Path, *, ids: str | None = None, needed: Sequence[str] = ()) -> pl.LazyFrame:
+    """Open a parquet, csv or feather file, or a folder of parquet files; parquet columns are read on demand.
+
+    The column `ids` of a csv file is read as text. The columns `needed` must be in all files of a folder.
+    """
+    with reading(path=path):
+        lazy = _scan(path, ids, needed)
+        lazy.collect_schema()
+    return lazy
+
+
+def _scan(path: Path, ids: str | None, needed: Sequence[str]) -> pl.LazyFrame:
+    check_path(path)
+    if path.is_dir():
+        return scan_folder(path, needed)
+    kind = _FILE_KINDS.get(path.suffix.lower())
+    if kind is None:
+        raise DataError.unreadable(path, f"a file that ends in {path.suffix or 'nothing'}")
+    if kind == "parquet":
+        return pl.scan_parquet(path, glob=False)
+    if kind == "csv":
+        return read_csv(path, ids).lazy()
+    return pl.scan_ipc(path, glob=False)
+
+
+def collect(lazy: pl.LazyFrame, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """Read these columns of a table, or all."""
+    with reading():
+        return (lazy if columns is None else lazy.select(columns)).collect()
+
+
+def schema_of(lazy: pl.LazyFrame) -> pl.Schema:
+    """Return names and types without reading values."""
+    with reading():
+        return lazy.collect_schema()
+
+
+def count_rows(lazy: pl.LazyFrame) -> int:
+    """Return the number of rows; for parquet and feather from the metadata of the file."""
+    return int(collect(lazy.select(pl.len())).item())
+
+
+def collect_whole(lazy: pl.LazyFrame) -> pl.DataFrame:
+    """Read all columns, if they fit into memory."""
+    height, width = count_rows(lazy), len(schema_of(lazy))
+    check_memory(height * width * BYTES_PER_EXTRA_CELL, f"{height} rows of {width} columns")
+    return collect(lazy)
+
+
+def read(path: Path, *, ids: str | None = None) -> pl.DataFrame:
+    """Read a whole file."""
+    return collect_whole(scan(path, ids=ids))
 
 
 def read_csv(path: Path, ids: str | None) -> pl.DataFrame:
-    """The whole file; the column named `ids` stays exactly as written, 007 and NA included. Times stay text."""
-    check_memory(CSV_TIMES * path.stat().st_size, f"the rows of {path}")
+    """Read a csv file; the column `ids` stays as written, including 007 and NA. Times stay text."""
+    check_memory(CSV_FACTOR * path.stat().st_size, f"the rows of {path}")
     try:
         head = _head(path)
         separator = max(",;\t", key=(head or [""])[0].count)
-        names = names_once(next(csv.reader(head, delimiter=separator), []))
+        names = unique_names(next(csv.reader(head, delimiter=separator), []))
         return _without_blank_lines(_read(path, separator, names, ids, head[1:]))
     except csv.Error as error:
-        raise DataError.unreadable(path, f"a first line that is no header ({error})") from error
+        raise DataError.unreadable(path, f"a first line that is not a header ({error})") from error
     except (UnicodeDecodeError, pl.exceptions.ComputeError) as error:
         if isinstance(error, UnicodeDecodeError) or "utf-8" in str(error).lower() or "utf8" in str(error).lower():
             raise DataError.unreadable(path, "text that is not UTF-8", "save it as UTF-8.") from error
@@ -45,13 +131,13 @@ def read_csv(path: Path, ids: str | None) -> pl.DataFrame:
 
 
 def _head(path: Path) -> list[str]:
-    """The first lines, as far as they are text in lines: what is packed, or has no line end, is not read further."""
+    """Return the first lines; refuse compressed files and files without line ends before more is read."""
     with path.open("rb") as file:
-        if file.read(6).startswith(_PACKED):
-            raise DataError.unreadable(path, "a packed file", "unpack it first.")
+        if file.read(6).startswith(_COMPRESSED):
+            raise DataError.unreadable(path, "a compressed file", "decompress it first.")
     head: list[str] = []
     with path.open(encoding="utf-8-sig", newline="") as lines:
-        while len(head) < _LINES_TO_LOOK_AT and (line := lines.readline(_LONGEST_LINE)):
+        while len(head) < _HEAD_LINES and (line := lines.readline(_LONGEST_LINE)):
             if len(line) == _LONGEST_LINE:
                 raise DataError.unreadable(path, f"a line of {_LONGEST_LINE:,} characters or more")
             head.append(line)
@@ -68,7 +154,7 @@ def _read(path: Path, separator: str, names: list[str], ids: str | None, first: 
     if ids in table.columns:
         column = pl.read_csv(path, separator=separator, columns=[table.columns.index(ids)], infer_schema=False)
         table = table.with_columns(column.to_series().alias(ids))
-    # A column without any value would be taken for text.
+    # polars takes a column without any value for text.
     return table.with_columns(pl.lit(None).alias(c.name) for c in table if c.null_count() == len(c) and c.name != ids)
 
 
@@ -80,14 +166,14 @@ def _typed(path: Path, separator: str, names: list[str], *, comma: bool) -> pl.D
 
     try:
         table = infer(_ROWS_TO_INFER)
-        # A column that begins empty is taken for text; any other type that later rows contradict is an error.
+        # A column that begins empty is inferred as text; for other types, a contradiction raises.
         guessed = any(c.dtype == pl.String and c[:_ROWS_TO_INFER].count() == 0 < c.count() for c in table)
     except pl.exceptions.ComputeError:
         guessed = True
     if guessed:
         table = infer(None)
     if len(names) == table.width:
-        table.columns = names  # polars gives doubles names of its own
+        table.columns = names  # polars renames duplicates
     return table
 
 
@@ -96,20 +182,10 @@ def _without_blank_lines(table: pl.DataFrame) -> pl.DataFrame:
     return table.filter(~blank) if blank.any() else table
 
 
-_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-
-
-@dataclass(frozen=True)
-class _Part:
-    path: Path
-    lazy: pl.LazyFrame
-    schema: pl.Schema
-
-
 def scan_folder(folder: Path, needed: Sequence[str]) -> pl.LazyFrame:
-    """All parts below the folder, hidden ones left out; the columns `needed` must agree, others may differ."""
+    """Open all visible parquet files below the folder as one table; the columns `needed` must agree."""
     inside = [path.relative_to(folder) for path in sorted(folder.rglob("*.parquet")) if not path.is_dir()]
-    # Names that begin so are other programs' notes and unfinished work, as for Spark and pyarrow.
+    # Names with these prefixes are metadata or unfinished files, as for Spark and pyarrow.
     visible = [path for path in inside if not any(part.startswith((".", "_")) for part in path.parts)]
     if not visible:
         raise DataError.unreadable(folder, "a folder without parquet files in it")
@@ -140,13 +216,13 @@ def _scan_part(folder: Path, path: Path) -> _Part:
 
 
 def _kind(name: str, parts: list[_Part], needed: Sequence[str]) -> pl.DataType | type[pl.DataType] | None:
-    """The type that holds the column in every part; None for a column that has none and that nobody asked for."""
+    """Return a type that fits the column in every part, or None to drop an unneeded column that has none."""
     first = next(part for part in parts if name in part.schema)
-    lacking = next((part for part in parts if name not in part.schema), None)
-    if lacking and name in needed:
-        raise _disagree(name, f"it in {first.path.name}, but not in {lacking.path.name}")
-    found = {part.schema[name]: part for part in parts if name in part.schema}
-    kinds = [kind for kind in found if kind != pl.Null]
+    without = next((part for part in parts if name not in part.schema), None)
+    if without and name in needed:
+        raise _disagree(name, f"it in {first.path.name}, but not in {without.path.name}")
+    part_of = {part.schema[name]: part for part in parts if name in part.schema}
+    kinds = [kind for kind in part_of if kind != pl.Null]
     if len(kinds) <= 1:
         return kinds[0] if kinds else pl.Null()
     if all(kind.is_integer() for kind in kinds):
@@ -163,7 +239,7 @@ def _kind(name: str, parts: list[_Part], needed: Sequence[str]) -> pl.DataType |
     if name in needed:
         one = kinds[0]
         other = next((kind for kind in kinds if type(kind) is not type(one)), kinds[-1])
-        raise _disagree(name, f"{one} in {found[one].path.name}, {other} in {found[other].path.name}")
+        raise _disagree(name, f"{one} in {part_of[one].path.name}, {other} in {part_of[other].path.name}")
     return None if any(kind.is_nested() for kind in kinds) else pl.String()
 
 
@@ -171,80 +247,13 @@ def _disagree(name: str, got: str) -> DataError:
     return DataError(
         f"The parts of a folder must agree on the column {name!r}.",
         got=got,
-        hint="write the parts alike, or leave out those that do not belong.",
+        hint="write all parts with the same columns and types, or remove those that do not belong.",
     )
 
 
-FileKinds = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".feather": "feather",
-    ".arrow": "feather",
-    ".ipc": "feather",
-}
-_RESULT = "The result"
-
-
-def scan(path: Path, *, ids: str | None = None, needed: Sequence[str] = ()) -> pl.LazyFrame:
-    """A parquet, csv or feather file, or a folder of parquet parts; parquet columns stay on disk until asked for.
-
-    `ids` names the column that a csv file must give as it is written, `needed` those that all parts must have.
-    """
-    with reading(path=path):
-        lazy = _scan(path, ids, needed)
-        lazy.collect_schema()
-    return lazy
-
-
-def _scan(path: Path, ids: str | None, needed: Sequence[str]) -> pl.LazyFrame:
-    check_path(path)
-    if path.is_dir():
-        return scan_folder(path, needed)
-    kind = FileKinds.get(path.suffix.lower())
-    if kind is None:
-        raise DataError.unreadable(path, f"a file that ends in {path.suffix or 'nothing'}")
-    if kind == "parquet":
-        return pl.scan_parquet(path, glob=False)
-    if kind == "csv":
-        return read_csv(path, ids).lazy()
-    return pl.scan_ipc(path, glob=False)
-
-
-def collect(lazy: pl.LazyFrame, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """These columns of a table, or all."""
-    with reading():
-        return (lazy if columns is None else lazy.select(columns)).collect()
-
-
-def schema_of(lazy: pl.LazyFrame) -> pl.Schema:
-    """Names and types, without reading."""
-    with reading():
-        return lazy.collect_schema()
-
-
-def rows_of(lazy: pl.LazyFrame) -> int:
-    """The number of rows; of a parquet or feather file by what it says of itself, without reading."""
-    return int(collect(lazy.select(pl.len())).item())
-
-
-def collect_whole(lazy: pl.LazyFrame) -> pl.DataFrame:
-    """All columns, if they fit into memory."""
-    height, width = rows_of(lazy), len(schema_of(lazy))
-    check_memory(height * width * A_COLUMN_BESIDE, f"{height} rows of {width} columns")
-    return collect(lazy)
-
-
-def read(path: Path, *, ids: str | None = None) -> pl.DataFrame:
-    """The whole file."""
-    return collect_whole(scan(path, ids=ids))
-
-
 def check_writable(path: Path, *, folder: bool = False) -> None:
-    """Refuse, before the work begins, a path that could not be written after it; a `folder` is one to write into."""
-    if not folder and path.suffix.lower() not in FileKinds:
+    """Raise before long work if its result could not be written to `path` (into `path` if it is a `folder`)."""
+    if not folder and path.suffix.lower() not in _FILE_KINDS:
         raise DataError(
             "Results are written as parquet, csv or feather.",
             got=f"{path}",
@@ -252,13 +261,13 @@ def check_writable(path: Path, *, folder: bool = False) -> None:
         )
     try:
         if not folder and path.is_dir():
-            raise unwritable(_RESULT, path, "a folder of that name is there")
+            raise unwritable(_RESULT, path, "a folder of that name exists")
         into = path.absolute() if folder else path.absolute().parent
-        there = next(parent for parent in (into, *into.parents) if parent.exists())
-        if not there.is_dir():
-            raise unwritable(_RESULT, path, f"{there} is no folder")
-        # Permissions alone do not tell: root may write anywhere, but not in /proc.
-        probe = there / f".logsparse.{os.getpid()}"
+        existing = next(parent for parent in (into, *into.parents) if parent.exists())
+        if not existing.is_dir():
+            raise unwritable(_RESULT, path, f"{existing} is not a folder")
+        # Permissions are not enough: root may write anywhere, but not in /proc.
+        probe = existing / f".logsparse.{os.getpid()}"
         probe.touch()
         probe.unlink()
     except OSError as error:
@@ -266,9 +275,9 @@ def check_writable(path: Path, *, folder: bool = False) -> None:
 
 
 def write(table: pl.DataFrame, path: Path) -> None:
-    """To parquet, csv or feather by the ending of the name; the old table or the new is there, never half of one."""
+    """Write to parquet, csv or feather by the ending of the name, atomically."""
     check_writable(path)
-    kind = FileKinds[path.suffix.lower()]
+    kind = _FILE_KINDS[path.suffix.lower()]
     try:
         with whole_file(path, _RESULT) as file:
             if kind == "parquet":
@@ -279,3 +288,93 @@ def write(table: pl.DataFrame, path: Path) -> None:
                 table.write_ipc(file)
     except pl.exceptions.PolarsError as error:
         raise unwritable(_RESULT, path, str(error)) from error
+
+
+def check_memory(needed: float, of: str) -> None:
+    """Raise if `needed` bytes do not fit into the free memory."""
+    free = available()
+    if needed > free:
+        raise DataError(
+            "A table must fit into memory.",
+            got=f"{of}, which need about {needed / 2**30:.1f} GiB, while {free / 2**30:.1f} GiB are free",
+            hint="read fewer series, a shorter span or fewer columns at a time, or use a machine with more memory.",
+        )
+
+
+def available() -> int:
+    """Return the bytes this process may still allocate: the least of machine, container and `ulimit -v`."""
+    return min(_free_on_machine(), _free_in_container(), _free_below_limit())
+
+
+def _free_on_machine() -> int:
+    with suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _free_in_container() -> int:
+    """Return what the control group (version 1 or 2) leaves; cached files count as free."""
+    free = [2**63]
+    for folder, limit, used in (
+        ("/sys/fs/cgroup", "memory.max", "memory.current"),
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        with suppress(OSError, ValueError):
+            stat = dict(line.split() for line in (Path(folder) / "memory.stat").read_text().splitlines())
+            cached = int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))
+            free.append(int((Path(folder) / limit).read_text()) - int((Path(folder) / used).read_text()) + cached)
+    return max(min(free), 0)
+
+
+def _free_below_limit() -> int:
+    """Return what `ulimit -v` leaves, if it is set."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+            return max(limit - used, 0)
+    return 2**63
+
+
+@contextmanager
+def reading(*, path: Path | None = None, column: str | None = None) -> Iterator[None]:
+    """Turn whatever a reader raises into a DataError, except our own errors, MemoryError and Ctrl-C."""
+    try:
+        yield
+    except (LogsparseError, MemoryError):
+        raise
+    except READER_ERRORS as error:
+        if path is not None:
+            raise DataError.unreadable(path, _reported(error)) from error
+        raise DataError(
+            "The table must be readable." if column is None else f"The column {column!r} must be readable.",
+            got=_reported(error),
+            hint="read it with polars directly to see what is wrong."
+            if column is None
+            else "convert it to numbers, text or times first.",
+        ) from error
+
+
+def _reported(error: BaseException) -> str:
+    polars = isinstance(error, (pl.exceptions.PolarsError, pl.exceptions.PanicException))
+    message = getattr(error, "strerror", None) or str(error)
+    text = next((line for line in message.splitlines() if line.strip()), type(error).__name__)
+    return f"a {'polars' if polars else 'reader'} error: {text.rstrip('.')}"
+
+
+def check_path(path: Path) -> None:
+    """Raise, before anything is opened, unless `path` is a regular file or folder whose name polars can open."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise DataError.unreadable(path, "a name that is not UTF-8", "rename it.") from error
+    try:
+        mode = path.stat().st_mode  # follows links
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+        raise DataError.unreadable(path, "no such file") from error
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        # A pipe blocks until something is written, and some devices never end.
+        raise DataError.unreadable(path, "a pipe, socket or device", "write its content to a file first.")

@@ -1,4 +1,13 @@
-"""A frame or file -> Panel; Panel + a frame of known future values -> Panel whose covariates reach beyond its end."""
+"""A frame or file -> Panel; Panel + a frame of future covariates -> Panel whose covariates reach beyond its end.
+
+The way of a frame, each step in one file:
+
+1. columns: names and roles of the columns (`ColumnSpec`).
+2. files: a path -> a lazy polars table. grid: a pandas, polars or pyarrow frame -> a lazy polars table (`scan_native`).
+3. here: long or wide?
+4. times: text, dates and zones -> int64. grid: rows in order and their step (`place_on_grid`), values as float32.
+5. panel: the flat arrays.
+"""
 
 from __future__ import annotations
 
@@ -6,116 +15,177 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Unpack
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 import numpy as np
 import polars as pl
 
 from logsparse.data.calendar import Ints
-from logsparse.data.columns import Columns, ColumnSpec, refuse_doubles, require
-from logsparse.data.files import collect, rows_of, schema_of
+from logsparse.data.columns import Columns, ColumnSpec, refuse_duplicates, require
+from logsparse.data.files import (
+    BYTES_PER_CELL,
+    BYTES_PER_CELL_READ,
+    BYTES_PER_EXTRA_CELL,
+    BYTES_PER_LONG_ROW,
+    check_memory,
+    collect,
+    count_rows,
+    schema_of,
+)
 from logsparse.data.grid import (
     Library,
     Rows,
     check_size,
-    lay_out,
     number_series,
+    place_on_grid,
     read_category,
     read_numbers,
-    take_lazily,
+    scan_native,
 )
-from logsparse.data.panel import A_CELL, A_CELL_READ, A_COLUMN_BESIDE, A_LONG_ROW, Floats, Origin, Panel, check_memory
+from logsparse.data.panel import Floats, Origin, Panel
 from logsparse.data.times import looks_like_times, on_clock
 from logsparse.errors import DataError
+
+if TYPE_CHECKING:
+    from narwhals.typing import IntoDataFrame
 
 # S series, L steps of a wide table
 
 _COLUMNS_AT_ONCE = 512
-# What pandas' to_csv and read_csv call the index that they wrote along.
+# Names that pandas' to_csv and read_csv give to an unnamed index.
 _UNNAMED = ("", "Unnamed: 0")
 
 log = logging.getLogger("logsparse")
 
+Data: TypeAlias = "IntoDataFrame | pl.LazyFrame | str | Path | Panel"
+"""What `fit`, `backtest` and `to_panel` accept: a frame, the path of a file or folder, or a panel."""
 
-def to_panel(data: Any, **columns: Unpack[Columns]) -> Panel:
-    """Long (`unique_id, ds, y`) or wide (time column + one column a series) frames and files; a Panel stays itself."""
-    ask = ColumnSpec.of(columns)
+
+def to_panel(data: Data, **columns: Unpack[Columns]) -> Panel:
+    """Read a long or wide frame or file into a Panel.
+
+    A long table has one row per series and time; a wide table has a time column and one numeric column per series.
+
+    Parameters
+    ----------
+    data : frame, str, Path or Panel
+        A pandas, polars or pyarrow frame, or the path of a parquet, csv or feather file or of a folder of parquet
+        files. A Panel is returned unchanged.
+    id_col, time_col, target_col : str, default "unique_id", "ds", "y"
+        Names of the columns of ids, times and values.
+    freq : str, int, timedelta or pandas offset, optional
+        The step between two times, such as "15min", "D", "ME", or 1 for integer times. Default: inferred.
+    covariates : list of str, optional
+        Columns of numbers that are known in the future.
+    static : list of str, optional
+        Columns of one category per series (long tables only).
+
+    Returns
+    -------
+    Panel
+        All series on one regular grid; missing rows and values are NaN. Each series begins at its first value.
+
+    Raises
+    ------
+    DataError
+        If the data cannot be read, a column is missing, a time is off the grid or repeated, a value is not a finite
+        number, or the panel does not fit into memory.
+    ConfigError
+        If `freq` or another keyword is not valid.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import logsparse as ls
+    >>> long = pl.DataFrame({"unique_id": ["a", "a", "b", "b"], "ds": [1, 2, 1, 2], "y": [1.0, 2.0, 3.0, 4.0]})
+    >>> ls.to_panel(long)
+    Panel(2 series, 4 values, 1, 1 to 2)
+    >>> wide = pl.DataFrame({"day": ["2024-01-01", "2024-01-02"], "a": [1.0, 2.0], "b": [3.0, 4.0]})
+    >>> ls.to_panel(wide)
+    Panel(2 series from a wide table, 4 values, d, 2024-01-01 to 2024-01-02)
+    >>> ls.to_panel(long.rename({"y": "sales"}), target_col="sales").ids
+    ('a', 'b')
+
+    """
+    spec = ColumnSpec.of(columns)
     if isinstance(data, Panel):
         return data
-    table, library = take_lazily(data, ids=ask.id_col, needed=ask.used)
-    if not schema_of(table) or (height := rows_of(table)) == 0:
-        raise DataError("A frame must have rows.", got="an empty frame", hint="check what was read or filtered.")
-    table = _without_row_numbers(table, ask)
-    time_col = _wide_by(table, ask)
+    table, library = scan_native(data, ids=spec.id_col, needed=spec.used)
+    if not schema_of(table) or (height := count_rows(table)) == 0:
+        raise DataError("A frame must have rows.", got="an empty frame", hint="check how it was read or filtered.")
+    table = _without_row_numbers(table, spec)
+    time_col = _wide_time_column(table, spec)
     if time_col is None:
-        require(list(schema_of(table)), ask.used)
-        beside = A_COLUMN_BESIDE * (len(ask.covariates) + len(ask.static))
-        check_memory(height * (A_LONG_ROW + beside), f"{height} rows")
-        return _from_long(collect(table, ask.used), ask, library)
-    log.info("recognised a wide table: time column %r, one column a series", time_col)
+        require(list(schema_of(table)), spec.used)
+        extra = BYTES_PER_EXTRA_CELL * (len(spec.covariates) + len(spec.static))
+        check_memory(height * (BYTES_PER_LONG_ROW + extra), f"{height} rows")
+        return _from_long(collect(table, spec.used), spec, library)
+    log.info("recognised a wide table: time column %r, one column per series", time_col)
     width = len(schema_of(table))
     check_memory(
-        height * (A_CELL * width + A_CELL_READ * min(width, _COLUMNS_AT_ONCE)), f"{height} rows of {width} columns"
+        height * (BYTES_PER_CELL * width + BYTES_PER_CELL_READ * min(width, _COLUMNS_AT_ONCE)),
+        f"{height} rows of {width} columns",
     )
-    return _from_wide(table, ask, time_col, library)
+    return _from_wide(table, spec, time_col, library)
 
 
-def _without_row_numbers(table: pl.LazyFrame, ask: ColumnSpec) -> pl.LazyFrame:
-    """Without a first column that has no name and only counts the rows."""
+def _without_row_numbers(table: pl.LazyFrame, spec: ColumnSpec) -> pl.LazyFrame:
+    """Drop an unnamed first column that only numbers the rows."""
     schema = schema_of(table)
     name = next(iter(schema))
-    if name not in _UNNAMED or name in ask.used or not schema[name].is_integer():
+    if name not in _UNNAMED or name in spec.used or not schema[name].is_integer():
         return table
     numbers = collect(table, [name])[name]
     counts = [pl.Series(np.arange(first, first + len(numbers))) for first in (0, 1)]
-    # Rows that were picked from a longer table keep its numbers; they cannot be times where those have a column.
-    picked = ask.time_col in schema and numbers.n_unique() == len(numbers)
-    if not picked and not any((numbers == count).all() for count in counts):
+    # Rows filtered from a longer table keep their numbers there; these are not times if there is a time column.
+    filtered = spec.time_col in schema and numbers.n_unique() == len(numbers)
+    if not filtered and not any((numbers == count).all() for count in counts):
         return table
-    log.info("left out the unnamed first column: row numbers")
+    log.info("dropped the unnamed first column: row numbers")
     return table.drop(name)
 
 
-def time_column(table: pl.LazyFrame, ask: ColumnSpec) -> str | None:
-    """The column of that name, or the only one that holds dates, as such or as text."""
+def time_column(table: pl.LazyFrame, spec: ColumnSpec) -> str | None:
+    """Return the column named `time_col`, or else the only column of dates (or of text that looks like dates)."""
     schema = schema_of(table)
-    if ask.time_col in schema:
-        return ask.time_col
+    if spec.time_col in schema:
+        return spec.time_col
     texts = [name for name, kind in schema.items() if kind == pl.String]
     first = collect(table.head(100), texts)
     dated = [n for n, kind in schema.items() if kind.is_temporal() or (n in texts and looks_like_times(first[n]))]
     return dated[0] if len(dated) == 1 else None
 
 
-def _wide_by(table: pl.LazyFrame, ask: ColumnSpec) -> str | None:
-    """The time column of a wide table; None for a long one."""
-    schema, wanted = schema_of(table), [*ask.covariates, *ask.static]
-    alone = {ask.time_col, ask.target_col, *wanted} == set(schema)
-    if ask.id_col in schema or (ask.target_col in schema and not alone) or ask.static:
+def _wide_time_column(table: pl.LazyFrame, spec: ColumnSpec) -> str | None:
+    """Return the time column of a wide table, or None for a long table."""
+    schema, wanted = schema_of(table), [*spec.covariates, *spec.static]
+    single = {spec.time_col, spec.target_col, *wanted} == set(schema)
+    if spec.id_col in schema or (spec.target_col in schema and not single) or spec.static:
         return None
-    time_col = time_column(table, ask)
+    time_col = time_column(table, spec)
     rest = {name: kind for name, kind in schema.items() if name not in (time_col, *wanted)}
     if time_col is None or not any(kind.is_numeric() for kind in rest.values()):
         return None
-    require(list(schema), ask.covariates)
-    odd = [name for name, kind in rest.items() if not (kind.is_numeric() or kind == pl.Null)]
-    if odd:
+    require(list(schema), spec.covariates)
+    others = [name for name, kind in rest.items() if not (kind.is_numeric() or kind == pl.Null)]
+    if others:
         raise DataError(
-            f"A wide table must hold numbers beside its time column {time_col!r}.",
-            got=f"{'text' if schema[odd[0]] == pl.String else schema[odd[0]]} in {odd[0]!r}",
-            hint="leave that column out; if the table is long, name its columns with id_col= and target_col=.",
+            f"A wide table must hold only numbers besides its time column {time_col!r}.",
+            got=f"{'text' if schema[others[0]] == pl.String else schema[others[0]]} in {others[0]!r}",
+            hint="drop that column; if the table is long, name its columns with id_col= and target_col=.",
         )
-    refuse_doubles(schema, schema)
+    refuse_duplicates(schema, schema)
     return time_col
 
 
-def _from_long(table: pl.DataFrame, ask: ColumnSpec, library: Library) -> Panel:
-    ids, codes = number_series(table, ask.id_col)
-    rows, freq, origin = lay_out(ids, codes, table[ask.time_col], ask.freq)
+def _from_long(table: pl.DataFrame, spec: ColumnSpec, library: Library) -> Panel:
+    ids, codes = number_series(table, spec.id_col)
+    rows, freq, origin = place_on_grid(ids, codes, table[spec.time_col], spec.freq)
     begins = rows.begins
     steps = freq.steps(rows.times[begins][rows.codes], rows.times)
     lengths = steps[np.append(begins[1:], rows.times.size) - 1] + 1
-    check_size(rows, freq, lengths, 1 + len(ask.covariates))
+    check_size(rows, freq, lengths, 1 + len(spec.covariates))
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     cells = indptr[rows.codes] + steps
 
@@ -125,40 +195,40 @@ def _from_long(table: pl.DataFrame, ask: ColumnSpec, library: Library) -> Panel:
         return flat
 
     panel = Panel(
-        values=spread(ask.target_col),
+        values=spread(spec.target_col),
         indptr=indptr,
         lengths=lengths,
         ids=ids,
         starts=rows.times[begins],
         freq=freq,
-        covariates={name: spread(name) for name in ask.covariates},
-        static={name: read_category(table[name], rows) for name in ask.static},
+        covariates={name: spread(name) for name in spec.covariates},
+        static={name: read_category(table[name], rows) for name in spec.static},
         origin=Origin(library, "long", *origin),
     )
-    return _begun(panel)
+    return _trim_leading_gaps(panel)
 
 
-def _from_wide(table: pl.LazyFrame, ask: ColumnSpec, time_col: str, library: Library) -> Panel:
-    names = [name for name in schema_of(table) if name not in (time_col, *ask.covariates)]
-    # The times come with the first columns: a read of their own would cost as much again.
+def _from_wide(table: pl.LazyFrame, spec: ColumnSpec, time_col: str, library: Library) -> Panel:
+    names = [name for name in schema_of(table) if name not in (time_col, *spec.covariates)]
+    # Times are read together with the first columns: a separate read would double the cost.
     first = collect(table, [time_col, *names[:_COLUMNS_AT_ONCE]])
     stamps = first.drop_in_place(time_col)
-    rows, freq, origin = lay_out((), np.zeros(len(stamps), np.int64), stamps, ask.freq)
+    rows, freq, origin = place_on_grid((), np.zeros(len(stamps), np.int64), stamps, spec.freq)
     cells = freq.steps(np.full_like(rows.times, rows.times[0]), rows.times)
     length = int(cells[-1]) + 1
-    check_size(rows, freq, np.array([length]), len(names) + len(ask.covariates))
-    straight = length == len(stamps) and bool((rows.order[1:] > rows.order[:-1]).all())
+    check_size(rows, freq, np.array([length]), len(names) + len(spec.covariates))
+    in_order = length == len(stamps) and bool((rows.order[1:] > rows.order[:-1]).all())
 
     def spread(column: pl.Series, into: Floats) -> None:
         named = replace(rows, ids=(column.name,))
-        numbers = read_numbers(column, named, freq, straight=straight)
-        if straight:
+        numbers = read_numbers(column, named, freq, in_order=in_order)
+        if in_order:
             into[:] = numbers
         else:
             into[:] = np.nan
             into[cells] = numbers
 
-    shared = {name: np.empty(length, np.float32) for name in ask.covariates}
+    shared = {name: np.empty(length, np.float32) for name in spec.covariates}
     for name, into in shared.items():
         spread(collect(table, [name])[name], into)
     values_SL = np.empty((len(names), length), np.float32)
@@ -174,22 +244,22 @@ def _from_wide(table: pl.LazyFrame, ask: ColumnSpec, time_col: str, library: Lib
         covariates={name: np.tile(into, len(names)) for name, into in shared.items()},
         origin=Origin(library, "wide", *origin),
     )
-    return _begun(panel)
+    return _trim_leading_gaps(panel)
 
 
 def _columns(table: pl.LazyFrame, names: list[str]) -> Iterator[pl.Series]:
-    """One by one; very wide files are never in memory whole beside their panel.
+    """Yield the columns one by one, reading many at a time: a very wide file is never in memory as a whole.
 
-    Every read costs some 50 ms however little it reads, so few large ones beat many small ones (docs/LOG.md).
+    Each read costs about 50 ms regardless of its size, so few large reads beat many small ones (docs/LOG.md).
     """
     for begin in range(0, len(names), _COLUMNS_AT_ONCE):
         yield from collect(table, names[begin : begin + _COLUMNS_AT_ONCE])
 
 
-def _begun(panel: Panel) -> Panel:
-    """The panel without the empty steps before each series' first value: they are no part of its life.
+def _trim_leading_gaps(panel: Panel) -> Panel:
+    """Drop the missing steps before the first value of each series.
 
-    A wide table cannot leave them out and a long one need not write them, so neither may decide about a series' age.
+    A wide table has to contain them and a long one does not, so the age of a series must not depend on them.
     """
     late_S = np.zeros(len(panel), np.int64)
     for series in np.flatnonzero(np.isnan(panel.values[panel.indptr[:-1]])).tolist():
@@ -198,7 +268,7 @@ def _begun(panel: Panel) -> Panel:
             raise DataError(
                 "Every series must have at least one value.",
                 got=f"none in series {panel.ids[series]!r}",
-                hint="leave that series out.",
+                hint="drop that series.",
             )
         late_S[series] = panel.freq.restart(int(panel.starts[series]), int(np.argmax(seen)))
     if not late_S.any():
@@ -206,7 +276,7 @@ def _begun(panel: Panel) -> Panel:
     indptr = np.concatenate([[0], np.cumsum(panel.lengths - late_S)])
 
     def trim(flat: Floats) -> Floats:
-        # In place, from the first series on: a second copy of a large panel would be one too many.
+        # In place, from the first series on: a second copy of a large panel may not fit into memory.
         for begin, end, old in zip(indptr, indptr[1:], panel.indptr[:-1] + late_S, strict=False):
             flat[begin:end] = flat[old : old + end - begin]
         return flat[: indptr[-1]]
@@ -222,18 +292,18 @@ def _begun(panel: Panel) -> Panel:
 
 
 @dataclass(frozen=True)
-class _Known:
-    """Rows within the horizon: of which series, how many steps after its end, and where in the table."""
+class _FutureRows:
+    """Rows within the horizon: number of the series, steps after its end, and row of the table."""
 
     series: Ints
     ahead: Ints
     row: Ints
 
 
-def join_future(panel: Panel, future: Any, horizon: int, **columns: Unpack[Columns]) -> Panel:
-    """The panel with its covariates reaching `horizon` steps beyond each end, from a frame of future rows.
+def join_future(panel: Panel, future: Data | None, horizon: int, **columns: Unpack[Columns]) -> Panel:
+    """Extend the covariates `horizon` steps beyond the end of each series, from a frame of future rows.
 
-    The frame is long, or, for covariates that all series share, a time column and the covariates.
+    The frame is long; for a panel from a wide table, it may instead have a time column and the shared covariates.
     """
     if future is None and (panel.stored >= panel.lengths + horizon).all():
         return panel
@@ -242,16 +312,16 @@ def join_future(panel: Panel, future: Any, horizon: int, **columns: Unpack[Colum
         raise DataError(
             f"The covariates {', '.join(names)} must be known for the {horizon} steps to forecast.",
             got="no future values",
-            hint="give them with predict(future=frame); leave out what is known of the past only.",
+            hint="pass them with predict(future=frame); leave out covariates that are known only for the past.",
         )
-    ask = ColumnSpec.of(columns)
-    lazy, _ = take_lazily(future, ids=ask.id_col, needed=[ask.id_col, ask.time_col, *names])
-    time_col = time_column(lazy, ask) or ask.time_col
-    shared = panel.origin.layout == "wide" and ask.id_col not in schema_of(lazy)
-    wanted = [time_col, *names] if shared else [ask.id_col, time_col, *names]
+    spec = ColumnSpec.of(columns)
+    lazy, _ = scan_native(future, ids=spec.id_col, needed=[spec.id_col, spec.time_col, *names])
+    time_col = time_column(lazy, spec) or spec.time_col
+    shared = panel.origin.layout == "wide" and spec.id_col not in schema_of(lazy)
+    wanted = [time_col, *names] if shared else [spec.id_col, time_col, *names]
     require(list(schema_of(lazy)), wanted)
     table = collect(lazy, wanted)
-    known = _within(panel, table, horizon, time_col, None if shared else ask.id_col)
+    known = _within(panel, table, horizon, time_col, None if shared else spec.id_col)
     indptr = np.concatenate([[0], np.cumsum(panel.lengths + horizon)])
     seen = np.concatenate([np.arange(b, b + n) for b, n in zip(indptr[:-1], panel.lengths, strict=True)])
     source = np.concatenate([np.arange(b, b + n) for b, n in zip(panel.indptr[:-1], panel.lengths, strict=True)])
@@ -270,47 +340,47 @@ def join_future(panel: Panel, future: Any, horizon: int, **columns: Unpack[Colum
     return longer
 
 
-def _within(panel: Panel, table: pl.DataFrame, horizon: int, time_col: str, id_col: str | None) -> _Known:
-    """The rows that count, each on the grid and none twice; rows of the past and of other series do not."""
+def _within(panel: Panel, table: pl.DataFrame, horizon: int, time_col: str, id_col: str | None) -> _FutureRows:
+    """Return the rows within the horizon, checked to be on the grid and unique; other rows are ignored."""
     late = np.flatnonzero(on_clock(panel, table[time_col]) > panel.ends().min())
     if id_col is None:
         series, row = np.repeat(np.arange(len(panel)), late.size), np.tile(late, len(panel))
     else:
-        numbered = _number(panel, table, id_col)[late]
-        series, row = numbered[numbered >= 0], late[numbered >= 0]
+        numbers = _number(panel, table, id_col)[late]
+        series, row = numbers[numbers >= 0], late[numbers >= 0]
     times = on_clock(panel, table[time_col][row], series)
     rows = Rows(panel.ids, row, series, times)
     ahead = panel.freq.steps(panel.starts[series], times) - panel.lengths[series]
     off = panel.freq.add(panel.starts[series], panel.lengths[series] + ahead) != times
-    if (astray := off & (times > panel.ends()[series]) & (ahead < horizon)).any():
+    if (off_grid := off & (times > panel.ends()[series]) & (ahead < horizon)).any():
         raise DataError(
-            "Future values must stand at the steps to forecast.",
-            got=f"a time off the step of {panel.freq} {rows.first(astray, panel.freq)}",
-            hint="write the times as predict() gives them.",
+            "Future values must lie on the steps to forecast.",
+            got=f"a time off the grid of {panel.freq} {rows.first(off_grid, panel.freq)}",
+            hint="write the times as predict() returns them.",
         )
     fits = (ahead >= 0) & (ahead < horizon)
     cells = pl.Series(np.where(fits, series * horizon + ahead, -1 - np.arange(fits.size)))
-    if (twice := cells.is_duplicated().to_numpy()).any():
+    if (repeated := cells.is_duplicated().to_numpy()).any():
         raise DataError(
-            "Future values must come once for each series and time.",
-            got=f"two rows {rows.first(twice, panel.freq, 'for')}",
-            hint="drop or aggregate the doubles.",
+            "Future values must be unique per series and time.",
+            got=f"two rows {rows.first(repeated, panel.freq, 'for')}",
+            hint="drop or aggregate the duplicates.",
         )
-    return _Known(series[fits], ahead[fits], row[fits])
+    return _FutureRows(series[fits], ahead[fits], row[fits])
 
 
 def _number(panel: Panel, table: pl.DataFrame, id_col: str) -> Ints:
-    """The panel's number for the series of each row, -1 for one that it does not have."""
+    """Return the number of each row's series in the panel, -1 if the panel does not have it."""
     ids, codes = number_series(table, id_col)
-    numbered = dict(zip(panel.ids, range(len(panel)), strict=True))
-    found = np.array([numbered.get(name, -1) for name in ids], np.int64)
-    if (found < 0).all():
+    positions = dict(zip(panel.ids, range(len(panel)), strict=True))
+    numbers = np.array([positions.get(name, -1) for name in ids], np.int64)
+    if (numbers < 0).all():
         raise DataError(
-            "Future values must be of the series to forecast.",
+            "Future values must belong to the series to forecast.",
             got=f"ids such as {ids[0]!r} for series such as {panel.ids[0]!r}" if ids else "no rows",
-            hint="write the ids as they were in the data.",
+            hint="use the ids of the data that were fitted.",
         )
-    return np.asarray(found[codes])
+    return np.asarray(numbers[codes])
 
 
 def _refuse_short(panel: Panel, horizon: int) -> None:
@@ -321,5 +391,5 @@ def _refuse_short(panel: Panel, horizon: int) -> None:
             raise DataError(
                 f"The covariate {name!r} must be known for all {horizon} steps to forecast.",
                 got=f"series {panel.ids[short]!r} with {horizon - int(unknown[short].sum())} of them",
-                hint=f"give future values up to {horizon} steps after {panel.freq.show(int(panel.ends()[short]))}.",
+                hint=f"pass future values up to {horizon} steps after {panel.freq.show(int(panel.ends()[short]))}.",
             )

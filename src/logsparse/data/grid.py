@@ -1,10 +1,15 @@
-"""Any frame -> polars table -> rows on one regular grid, every offending value named; and back to the frame's kind."""
+"""Any frame -> polars table -> rows on one regular grid; a polars table -> a frame of any library.
+
+Called by data/frame in this order: `scan_native`, `number_series`, `place_on_grid`, `check_size`, then `read_numbers`
+and `read_category` per column. Every error names the first offending value with its series and time.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,29 +19,33 @@ import polars as pl
 from numpy.typing import NDArray
 
 from logsparse.data.calendar import DAY, SECOND, Freq, Ints, Step, every_other_business_day, infer
-from logsparse.data.columns import from_objects, names_once, texts
-from logsparse.data.files import collect, collect_whole, scan, schema_of
-from logsparse.data.panel import A_CELL, TROUBLE, Floats, SeriesId, Static, check_memory, reading
-from logsparse.data.times import moments, to_days, zoned
+from logsparse.data.columns import from_objects, texts, unique_names
+from logsparse.data.files import BYTES_PER_CELL, check_memory, collect, collect_whole, reading, scan, schema_of
+from logsparse.data.panel import Floats, SeriesId, Static
+from logsparse.data.times import READER_ERRORS, instants, to_days, zoned
 from logsparse.errors import DataError, StepUnknownError
 from logsparse.process import refuse_forked
 
 Library = Literal["pandas", "polars", "pyarrow"]
-# Times are read in these years only (data/times); beyond them these units of pandas do not fit into microseconds.
+# Type of the times, and their zone.
+TimeKind = tuple[Literal["integer", "date", "datetime"], str | None]
+# A grid with more than this many cells per row comes from a wrong step or a stray time; small grids always pass.
+_MOST_CELLS_PER_ROW, _SMALL_GRID = 100, 100_000
+# Times outside these years are refused (data/times); in these units of pandas they overflow microseconds.
 _COARSE = ("datetime64[s]", "datetime64[ms]")
 _FIRST, _BEYOND = np.datetime64("0001-01-01", "s"), np.datetime64("10000-01-01", "s")
 
 
 def from_native(frame: Any, *, ids: str | None = None) -> tuple[pl.DataFrame, Library]:
-    """A pandas, polars or pyarrow frame, or a path, as a polars table; and whose kind it was."""
-    lazy, library = take_lazily(frame, ids=ids)
+    """Convert a pandas, polars or pyarrow frame, or read a path, into a polars table; also return the library."""
+    lazy, library = scan_native(frame, ids=ids)
     return collect_whole(lazy), library
 
 
-def take_lazily(frame: Any, *, ids: str | None = None, needed: Sequence[str] = ()) -> tuple[pl.LazyFrame, Library]:
-    """The same, with the columns of a parquet file left on disk until they are asked for.
+def scan_native(frame: Any, *, ids: str | None = None, needed: Sequence[str] = ()) -> tuple[pl.LazyFrame, Library]:
+    """Open a frame or path as a lazy polars table: columns of a parquet file are read on demand.
 
-    The columns `needed`, and the `ids`, must be readable; any other may hold anything.
+    The columns `needed` and `ids` must be readable; others may hold anything.
     """
     refuse_forked()
     if isinstance(frame, (str, os.PathLike)):
@@ -47,7 +56,7 @@ def take_lazily(frame: Any, *, ids: str | None = None, needed: Sequence[str] = (
         return frame, "polars"
     with reading():
         named, make, library = _columns(collect(frame) if isinstance(frame, pl.LazyFrame) else frame)
-    names = names_once(name for name, _ in named)
+    names = unique_names(name for name, _ in named)
     table = []
     for name, (_, column) in zip(names, named, strict=True):
         try:
@@ -61,7 +70,7 @@ def take_lazily(frame: Any, *, ids: str | None = None, needed: Sequence[str] = (
 
 
 def _columns(frame: Any) -> tuple[list[tuple[object, Any]], Callable[[str, Any, bool], pl.Series], Library]:
-    """The columns of a frame of any library, by name; what reads one of them (are they ids?); and the library."""
+    """Return the named columns of a frame, the function (name, column, ids) that converts one, and the library."""
     if nw.dependencies.is_pandas_dataframe(frame):
         return _pandas_columns(frame), _from_pandas, "pandas"
     if nw.dependencies.is_pyarrow_table(frame):
@@ -72,14 +81,15 @@ def _columns(frame: Any) -> tuple[list[tuple[object, Any]], Callable[[str, Any, 
         raise DataError(
             "Data must be a pandas, polars or pyarrow frame, or the path of a file.",
             got=f"{type(frame).__module__}.{type(frame).__name__}",
-            hint="make a frame of it first, for example with polars.DataFrame(...).",
+            hint="convert it first, for example with polars.DataFrame(...).",
         ) from error
     return [(column.name, column) for column in table], _from_polars, "polars"
 
 
 def to_native(table: pl.DataFrame, library: Library) -> Any:
-    """The table as a frame of that library."""
-    if library == "polars":
+    """Convert the table to a frame of that library."""
+    # A saved model remembers the library of its data, which may not be installed here.
+    if library == "polars" or find_spec(library) is None:
         return table
     if library == "pyarrow":
         return table.to_arrow()
@@ -89,7 +99,7 @@ def to_native(table: pl.DataFrame, library: Library) -> Any:
 
 
 def _pandas_columns(frame: Any) -> list[tuple[object, Any]]:
-    """An index that has a name or holds dates is a column in its owner's mind, unless a column has its name."""
+    """Return columns and index levels: an index with a name or of dates is a column, unless its name is taken."""
     import pandas as pd
 
     columns = [(frame.columns[i], frame.iloc[:, i]) for i in range(frame.shape[1])]
@@ -98,12 +108,12 @@ def _pandas_columns(frame: Any) -> list[tuple[object, Any]]:
         return columns
     levels = []
     for level, name in enumerate(index.names):
-        spare = "index" if index.nlevels == 1 and "index" not in taken else f"level_{level}"
-        called = spare if name is None else name
-        if str(called) not in taken:
+        default = "index" if index.nlevels == 1 and "index" not in taken else f"level_{level}"
+        label = default if name is None else name
+        if str(label) not in taken:
             values = index.get_level_values(level)
-            # With its type named: pandas would try to make its own text of objects, and fail on a lone surrogate.
-            levels.append((called, pd.Series(values.array, dtype=values.dtype)))
+            # With an explicit type: pandas would convert objects to its own text type, and fail on a lone surrogate.
+            levels.append((label, pd.Series(values.array, dtype=values.dtype)))
     return levels + columns
 
 
@@ -112,15 +122,15 @@ def _from_polars(name: str, column: pl.Series, ids: bool) -> pl.Series:
 
 
 def _from_pandas(name: str, column: Any, ids: bool) -> pl.Series:
-    """One pandas column, without the detour over pyarrow that not every pandas user has installed."""
+    """Convert one pandas column without pyarrow, which not every pandas user has installed."""
     series = nw.from_native(column, series_only=True)
     if isinstance(series.dtype, nw.Datetime):
         zone = series.dtype.time_zone
-        moment = series if zone is None else series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        times = moment.to_numpy()
+        utc = series if zone is None else series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        times = utc.to_numpy()
         if times.dtype in _COARSE and ((times < _FIRST) | (times >= _BEYOND)).any():
             return texts(name, [None if np.isnat(time) else time for time in times])
-        # Nanoseconds are kept, so that what would be lost can be refused.
+        # Nanoseconds are kept here, so that times with nanoseconds can be refused later.
         stamps = pl.Series(name, times if times.dtype == "datetime64[ns]" else times.astype("datetime64[us]"))
         return stamps if zone is None else zoned(stamps, str(zone))
     if series.dtype.is_decimal():
@@ -135,14 +145,14 @@ def _from_pandas(name: str, column: Any, ids: bool) -> pl.Series:
 def _from_arrow(name: str, column: Any, ids: bool) -> pl.Series:
     kind = str(column.type)
     try:
-        if kind.startswith(("decimal256", "extension")):  # polars panics, or sees the bytes that a UUID is stored in
+        if kind.startswith(("decimal256", "extension")):  # polars panics, or reads a UUID as bytes
             return from_objects(name, column.to_pylist(), ids=ids)
         if not kind.startswith("timestamp"):
             return pl.Series(name, column)
         unit = {"s": "ms"}.get(column.type.unit, column.type.unit)
         utc = pl.Series(name, column.cast(f"timestamp[{unit}]"))
         return utc if column.type.tz is None else zoned(utc, str(column.type.tz))
-    except TROUBLE:
+    except READER_ERRORS:
         return from_objects(name, column.to_pylist(), ids=ids)
 
 
@@ -156,58 +166,53 @@ def _to_pandas(column: pl.Series) -> Any:
 
 
 def as_text(column: pl.Series) -> pl.Series:
-    """A column of any kind as people would write it."""
+    """Convert a column of any type to text."""
     try:
         return column.cast(pl.String)
-    except TROUBLE:
+    except READER_ERRORS:
         with reading(column=column.name):
             return texts(column.name, column.to_list())
 
 
-TimeKind = tuple[Literal["integer", "date", "datetime"], str | None]
-# A grid this much larger than the rows that fill it comes from a wrong step or a stray time, and only eats memory.
-_EMPTIEST_GRID, _SMALL_GRID = 100, 100_000
-
-
 @dataclass(frozen=True)
 class Rows:
-    """Rows sorted by series, then time: `order` sorts the table's own rows, the rest is sorted already."""
+    """Rows sorted by series and time: `order` are their positions in the table."""
 
     ids: tuple[SeriesId, ...]
-    """Empty for the time column of a wide table, which belongs to no series."""
+    """Empty for a wide table, whose rows belong to all series."""
     order: Ints
     codes: Ints
     times: Ints
     clock: str = ""
-    """` UTC` where times are told in UTC though they came in another zone."""
+    """Suffix of times in messages: ` UTC` if they were read in another zone."""
 
     def first(self, where: NDArray[np.bool_], freq: Freq, how: str = "in") -> str:
-        """The first row that `where` marks, in words."""
+        """Describe the first row that `where` marks, for a message."""
         row = int(np.argmax(where))
         series = f"{how} series {self.ids[self.codes[row]]!r} " if self.ids else ""
         return f"{series}at {freq.show(int(self.times[row]))}{self.clock}"
 
     @property
     def begins(self) -> Ints:
-        """Where each series begins."""
+        """Position of the first row of each series."""
         return np.flatnonzero(np.diff(self.codes, prepend=-1))
 
-    def astray(self, freq: Freq) -> NDArray[np.bool_]:
-        """Marks times that lie off the grid which the series' first time begins."""
+    def off_grid(self, freq: Freq) -> NDArray[np.bool_]:
+        """Mark times off the grid that begins at the first time of their series."""
         starts = self.times[self.begins][self.codes]
         return np.asarray(freq.add(starts, freq.steps(starts, self.times)) != self.times)
 
 
 def number_series(table: pl.DataFrame, id_col: str) -> tuple[tuple[SeriesId, ...], Ints]:
-    """Series numbered in the order in which they first appear."""
+    """Return the ids in order of appearance, and the number of each row's series."""
     column = table[id_col]
     if column.null_count():
-        raise DataError(f"Every row needs an id in {id_col!r}.", got="empty ids", hint="fill or drop those rows.")
+        raise DataError(f"Every row must have an id in {id_col!r}.", got="missing ids", hint="fill or drop those rows.")
     if column.dtype.is_nested():
         raise DataError(
             f"The ids in {id_col!r} must be text or numbers.",
             got=f"{column.dtype} such as {column.head(1).to_list()[0]!r}",
-            hint="make a text of it first, or name another column with id_col=.",
+            hint="convert them to text first, or name another column with id_col=.",
         )
     column = (column if column.dtype.is_integer() else as_text(column)).alias("id")
     unique = column.unique(maintain_order=True)
@@ -216,38 +221,38 @@ def number_series(table: pl.DataFrame, id_col: str) -> tuple[tuple[SeriesId, ...
     return tuple(unique.to_list()), codes.to_numpy()
 
 
-def lay_out(
+def place_on_grid(
     ids: tuple[SeriesId, ...], codes: Ints, stamps: pl.Series, asked: Step | None
 ) -> tuple[Rows, Freq, TimeKind]:
-    """Rows in order, the step they share, and what kind of time it was; every time is checked to lie on the grid."""
+    """Sort the rows, find their step, and check that every time lies on the grid; also return the type of times."""
     if stamps.null_count():
         row = int(stamps.is_null().arg_max() or 0)
         raise DataError(
-            f"Every row needs a time in {stamps.name!r}.",
+            f"Every row must have a time in {stamps.name!r}.",
             got=f"none in series {ids[codes[row]]!r}" if ids else f"none in row {row + 1}",
             hint="drop those rows.",
         )
-    column, zone = moments(stamps)
+    column, zone = instants(stamps)
     dates = column.dtype.is_temporal()
     times = (column.cast(pl.Datetime("us")) if dates else column).to_numpy().astype(np.int64)
-    rows = _in_order(ids, codes, times, " UTC" if zone not in (None, "UTC") else "")
+    rows = _sorted_rows(ids, codes, times, " UTC" if zone not in (None, "UTC") else "")
     same = (np.diff(rows.times) == 0) & (np.diff(rows.codes) == 0)
     if same.any():
         at = rows.first(np.append(False, same), Freq("tick" if dates else "index", 1), "for")
         raise DataError(
-            f"A {'series' if ids else 'wide table'} must have one row a time; {stamps.name!r} repeats.",
+            f"{'Each series' if ids else 'A wide table'} must have one row per time; {stamps.name!r} repeats.",
             got=f"two rows {at}",
-            hint="drop or aggregate the doubles, or name the column that tells the series apart with id_col=.",
+            hint="drop or aggregate the duplicates, or name the column that identifies the series with id_col=.",
         )
     freq = Freq.parse(asked) if asked is not None else infer(rows.times, rows.codes, dates=dates)
     if zone and (freq is None or freq.kind != "index"):
-        rows, freq = _on_the_right_clock(rows, freq, zone, given=asked is not None)
+        rows, freq = _choose_clock(rows, freq, zone, given=asked is not None)
     freq = freq or (Freq("index", 1) if not dates else None)
     if freq is None or (freq.kind == "index") == dates:
         raise (StepUnknownError if freq is None else DataError)(
-            "The step must follow from the times, or be given.",
+            "The step must be given, or follow from the times.",
             got="no series with two times" if freq is None else f"freq={asked!r} for {column.dtype} times",
-            hint="give it with freq=, such as freq='h' for dates or freq=1 for integers.",
+            hint="pass it with freq=, such as freq='h' for dates or freq=1 for integers.",
         )
     _check_step(rows, freq, asked)
     kind: Literal["integer", "date", "datetime"] = (
@@ -256,46 +261,47 @@ def lay_out(
     return rows, freq, (kind, zone)
 
 
-def _in_order(ids: tuple[SeriesId, ...], codes: Ints, times: Ints, clock: str) -> Rows:
-    ahead = (np.diff(codes) > 0) | ((np.diff(codes) == 0) & (np.diff(times) > 0))
-    if ahead.all():
+def _sorted_rows(ids: tuple[SeriesId, ...], codes: Ints, times: Ints, clock: str) -> Rows:
+    rising = (np.diff(codes) > 0) | ((np.diff(codes) == 0) & (np.diff(times) > 0))
+    if rising.all():
         return Rows(ids, np.arange(times.size), codes, times, clock)
     order = pl.DataFrame({"c": codes, "t": times}).select(pl.arg_sort_by("c", "t")).to_series().to_numpy()
     return Rows(ids, order, codes[order], times[order], clock)
 
 
-def _on_the_right_clock(rows: Rows, freq: Freq | None, zone: str, *, given: bool) -> tuple[Rows, Freq | None]:
-    """Whole days are counted on the wall, where none has 23 or 25 hours; shorter steps in UTC, and only there."""
-    in_utc = freq is not None and not freq.counts_days and not _nearly_days(freq) and not rows.astray(freq).any()
+def _choose_clock(rows: Rows, freq: Freq | None, zone: str, *, given: bool) -> tuple[Rows, Freq | None]:
+    """Return rows and step in local time for steps of whole days, since days may have 23 or 25 hours; else in UTC."""
+    in_utc = freq is not None and not freq.counts_days and not _nearly_days(freq) and not rows.off_grid(freq).any()
     if in_utc:
         return rows, freq
     wall = replace(rows, times=to_days(rows.times, zone, rows.codes), clock="")
     rising = bool((np.diff(wall.times)[np.diff(rows.codes) == 0] > 0).all())
-    found = freq if given or not rising else infer(wall.times, wall.codes, dates=True)
-    if found is None or found.counts_days or (freq is not None and freq.counts_days):
+    local = freq if given or not rising else infer(wall.times, wall.codes, dates=True)
+    if local is None or local.counts_days or (freq is not None and freq.counts_days):
         if (
-            found is not None
+            local is not None
             and freq is not None
-            and (astray := wall.astray(found)).any()
-            and not rows.astray(freq).any()
+            and (off_grid := wall.off_grid(local)).any()
+            and not rows.off_grid(freq).any()
         ):
             raise DataError(
-                "Steps of whole days are counted on the wall clock.",
-                got=f"steps of {freq} that are even in UTC, but not in {zone}: not so {wall.first(astray, freq)}",
+                "Steps of whole days must be regular in local time.",
+                got=f"steps of {freq} that are regular in UTC but not in {zone}: irregular "
+                f"{wall.first(off_grid, freq)}",
                 hint="convert the times to UTC.",
             )
-        return wall, found
-    if freq is not None and rising and (astray := rows.astray(freq)).any() and not wall.astray(found).any():
+        return wall, local
+    if freq is not None and rising and (off_grid := rows.off_grid(freq)).any() and not wall.off_grid(local).any():
         raise DataError(
-            "Steps shorter than a day are counted in UTC.",
-            got=f"steps of {found} that are even on the clock of {zone} only: not so {rows.first(astray, freq)}",
-            hint="convert the times to even steps in UTC, or drop the zone.",
+            "Steps shorter than a day must be regular in UTC.",
+            got=f"steps of {local} that are regular only in {zone} time: irregular {rows.first(off_grid, freq)}",
+            hint="convert the times to regular steps in UTC, or drop the zone.",
         )
     return rows, freq
 
 
 def _nearly_days(freq: Freq) -> bool:
-    """Whether a step may be whole days with a change of the clock in it."""
+    """Return True if a step may be whole days with a daylight-saving change in them."""
     return freq.kind == "tick" and freq.count > DAY // 2 and abs((freq.count + DAY // 2) % DAY - DAY // 2) <= DAY // 12
 
 
@@ -304,31 +310,31 @@ def _check_step(rows: Rows, freq: Freq, asked: Step | None) -> None:
         raise DataError(
             "Steps must be whole seconds.",
             got=f"steps of {freq}",
-            hint="round the times, or count the steps with integers.",
+            hint="round the times, or use integer times.",
         )
     if asked is None and freq == Freq("tick", 2 * DAY) and every_other_business_day(rows.times, rows.codes):
         raise DataError(
-            "Business days are counted one by one.",
+            "Steps of several business days are not supported.",
             got="every second business day",
-            hint="give freq='B' (what lies between becomes missing).",
+            hint="pass freq='B' (the days in between become missing values).",
         )
-    if asked is not None and (astray := rows.astray(freq)).any():
+    if asked is not None and (off_grid := rows.off_grid(freq)).any():
         raise DataError(
-            "Every time must lie on the step that was given.",
-            got=f"freq={str(freq)!r}, but a time off it {rows.first(astray, freq)}",
-            hint="give the true step, or resample the data to this one.",
+            "Every time must lie on the grid of the given step.",
+            got=f"freq={str(freq)!r} and a time off that grid {rows.first(off_grid, freq)}",
+            hint="pass the right step, or resample the data to this one.",
         )
-    if (astray := rows.astray(freq)).any() or (asked is None and (astray := _own_step(freq, rows)).any()):
+    if (off_grid := rows.off_grid(freq)).any() or (asked is None and (off_grid := _own_step(freq, rows)).any()):
         raise DataError(
             "All series must share one step." if rows.ids else "All rows must share one step.",
-            got=f"most steps are {freq}, but not {rows.first(astray, freq)}",
-            hint="give the step with freq= (what lies between becomes missing), or resample "
+            got=f"mostly steps of {freq}, but not {rows.first(off_grid, freq)}",
+            hint="pass the step with freq= (times in between become missing values), or resample "
             + ("that series." if rows.ids else "the table."),
         )
 
 
 def _own_step(freq: Freq, rows: Rows) -> NDArray[np.bool_]:
-    """Marks series that keep a coarser step of their own: three equal gaps or more, and none as small as the step."""
+    """Mark series with a coarser step of their own: at least three gaps, all equal and larger than the step."""
     begins = rows.begins
     steps = freq.steps(rows.times[begins][rows.codes], rows.times)
     gaps = np.diff(steps, append=steps[-1])
@@ -340,23 +346,23 @@ def _own_step(freq: Freq, rows: Rows) -> NDArray[np.bool_]:
 
 
 def check_size(rows: Rows, freq: Freq, lengths: Ints, columns: int) -> None:
-    """A grid may be sparse, not absurd, and must fit into memory; `lengths` in steps, by series, of so many columns."""
+    """Raise if the grid is far larger than its rows or does not fit into memory; `lengths` in steps per series."""
     total = float(lengths.sum(dtype=np.float64))
-    if total * columns > _EMPTIEST_GRID * rows.times.size * columns + _SMALL_GRID:
+    if total * columns > _MOST_CELLS_PER_ROW * rows.times.size * columns + _SMALL_GRID:
         longest = int(np.argmax(lengths))
         own = rows.times[rows.codes == longest]
         span = f"{freq.show(int(own[0]))} to {freq.show(int(own[-1]))}"
         raise DataError(
-            "The grid must be about as large as the rows that fill it.",
+            "The grid must not be much larger than the number of rows.",
             got=f"{rows.times.size} rows on a grid of {total:.0f} steps of {freq}"
-            + (f", series {rows.ids[longest]!r} alone from {span}" if rows.ids else f", from {span}"),
-            hint="give the true step with freq=, or mend times that are far off.",
+            + (f"; series {rows.ids[longest]!r} alone spans {span}" if rows.ids else f", from {span}"),
+            hint="pass the right step with freq=, or correct times that are far off.",
         )
-    check_memory(A_CELL * total * columns, f"{total:.0f} steps in {columns} columns")
+    check_memory(BYTES_PER_CELL * total * columns, f"{total:.0f} steps in {columns} columns")
 
 
-def read_numbers(column: pl.Series, rows: Rows, freq: Freq, *, straight: bool = False) -> Floats:
-    """Finite float32, NaN where nothing was observed, in the order of `rows` (or of the table, if `straight`)."""
+def read_numbers(column: pl.Series, rows: Rows, freq: Freq, *, in_order: bool = False) -> Floats:
+    """Return finite float32 in the order of `rows`, NaN if missing; `in_order`: the table already has that order."""
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean or column.null_count() == len(column)):
         text = as_text(column)
         finite = text.cast(pl.Float64, strict=False).is_finite().fill_null(value=False)
@@ -368,28 +374,28 @@ def read_numbers(column: pl.Series, rows: Rows, freq: Freq, *, straight: bool = 
             hint="convert the column to numbers; leave missing values empty.",
         )
     numbers = column.cast(pl.Float32, strict=False).to_numpy()
-    numbers = numbers if straight else numbers[rows.order]
-    if (endless := np.isinf(numbers)).any():
-        row = int(np.argmax(endless))
-        value = float(column[row if straight else int(rows.order[row])])
+    numbers = numbers if in_order else numbers[rows.order]
+    if (infinite := np.isinf(numbers)).any():
+        row = int(np.argmax(infinite))
+        value = float(column[row if in_order else int(rows.order[row])])
         raise DataError(
             f"The column {column.name!r} must hold finite numbers.",
             got=("an infinite value" if np.isinf(value) else f"{value:g}, too large for float32,")
-            + f" {rows.first(endless, freq)}",
-            hint="replace it by a number, or by nothing: missing values are allowed."
+            + f" {rows.first(infinite, freq)}",
+            hint="replace it by a number, or leave it empty: missing values are allowed."
             if np.isinf(value)
-            else "divide the column by a power of ten: values up to 3.4e38 can be held.",
+            else "divide the column by a power of ten: values up to 3.4e38 can be stored.",
         )
     return np.asarray(numbers, np.float32)
 
 
 def read_category(column: pl.Series, rows: Rows) -> Static:
-    """One category a series."""
+    """Return one category per series."""
     if column.dtype.is_nested():
         raise DataError(
             f"The static column {column.name!r} must hold text or numbers.",
             got=f"{column.dtype}",
-            hint="make a text of it first.",
+            hint="convert it to text first.",
         )
     text = as_text(column).fill_null("")
     categories = text.unique().sort()
@@ -398,8 +404,8 @@ def read_category(column: pl.Series, rows: Rows) -> Static:
     changes = codes != codes[begins][rows.codes]
     if changes.any():
         raise DataError(
-            f"The static column {column.name!r} must keep one value a series.",
-            got=f"two in series {rows.ids[rows.codes[int(np.argmax(changes))]]!r}",
+            f"The static column {column.name!r} must have one value per series.",
+            got=f"several in series {rows.ids[rows.codes[int(np.argmax(changes))]]!r}",
             hint="name it in covariates= if it changes with time.",
         )
     return Static(codes[begins], tuple(categories.to_list()))

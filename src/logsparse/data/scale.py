@@ -1,14 +1,14 @@
 """Histories -> centre and scale of each window; values of earlier seasons -> their mean and spread at every position.
 
-DeepAR's scale, and the paper's, is 1 + mean |z|, with centre 0. The 1 has a unit: shares of a road's use and watts are
-not treated alike; without it, mean |z|, they are. Both leave a series that varies little around a high level almost
-constant; its deviation from its mean is what a network can see. Only the history counts, never the horizon; only
-observed steps count. A history of zeros says nothing of the unit: its scale is the mean size of what was learned of its
-series, or of a typical series where that was all zeros too, so that data in another unit are treated alike. Only with
-1 + mean |z|, which has a unit anyway, it is 1.
+The scale of DeepAR, and of the paper, is 1 + mean |z|, with centre 0 ("one-plus-mean"). The 1 makes it depend on the
+unit of the data; mean |z| does not. With both, a series that varies little around a high level is almost constant to a
+network; "deviation", the mean distance from the mean, shows its variation. Only observed steps of the history count,
+never the horizon. A history of zeros has no scale of its own: it gets the mean size of the training part of its series,
+or of a typical series if that is all zeros too, so that results do not depend on the unit. With "one-plus-mean", the
+scale of zeros is 1.
 
-A season ago says what was; four weeks of the same hour say what is usual, and how sure that is. Only steps that are
-known at the forecast start count, for every position of the horizon: a profile never waits for a forecast.
+A profile is the mean and spread of earlier values at the same phase, such as the same hour of the last four weeks. It
+reads only steps before the forecast start, for every position of the horizon, and so is known when a forecast is made.
 """
 
 from __future__ import annotations
@@ -22,35 +22,36 @@ from numpy.typing import NDArray
 from logsparse.data.calendar import Ints
 from logsparse.data.panel import Floats, Panel
 
-# B windows, C context, T steps in a row
+# B windows, C context, T steps in a row, L steps of a window, E = reach + L steps, R profiles
 
 Doubles = NDArray[np.float64]
 
-_STILL = 1e-3
-# Values of histories worked on at once.
+# Least deviation of a constant history, relative to its size.
+_LEAST_DEVIATION = 1e-3
+# Values of histories processed at once.
 _CELLS = 1 << 20
-# Spreads a million times smaller than the scale must be single numbers yet: values below it are as good as zero.
-_LEAST = 1e6 * float(np.finfo(np.float32).tiny)
+# Spreads down to a millionth of the scale must be normal float32 numbers.
+_LEAST_SCALE = 1e6 * float(np.finfo(np.float32).tiny)
 
 
 def centre_and_scale(
     values_BC: Floats, observed_BC: NDArray[np.bool_], kind: str, unit_B: Doubles
 ) -> tuple[Doubles, Doubles]:
-    """Of each history; values where nothing was observed are not read. `unit_B` is the scale of nothing but zeros."""
+    """Return centre and scale per history from its observed values; `unit_B` is the scale of a history of zeros."""
     count_B = np.maximum(observed_BC.sum(axis=-1), 1)
     size_B = np.abs(values_BC).sum(axis=-1, where=observed_BC, dtype=np.float64) / count_B
     if kind != "deviation":
         return np.zeros_like(size_B), _scale_of(size_B, kind, unit_B)
     centre_B = values_BC.sum(axis=-1, where=observed_BC, dtype=np.float64) / count_B
-    away_BC = np.abs(values_BC - centre_B[..., None])
-    # A history that stood still says little about how far the next step may lie, and one of few values less.
-    least_B = np.maximum(_STILL, 1.0 / count_B**2) * size_B
-    scale_B = np.maximum(away_BC.sum(axis=-1, where=observed_BC) / count_B, least_B)
+    distance_BC = np.abs(values_BC - centre_B[..., None])
+    # A constant history says little about the next step, and one of few values even less.
+    least_B = np.maximum(_LEAST_DEVIATION, 1.0 / count_B**2) * size_B
+    scale_B = np.maximum(distance_BC.sum(axis=-1, where=observed_BC) / count_B, least_B)
     return centre_B, _divisor(scale_B, unit_B)
 
 
 def mean_sizes(panel: Panel, lengths_S: Ints) -> Doubles:
-    """Mean |z| over the first so many steps of each series; 0 where there is nothing but zeros."""
+    """Return mean |z| over the first `lengths_S` steps per series; 0 if they are all zeros."""
     size_S = np.zeros(len(panel))
     for series, length in enumerate(lengths_S.tolist()):
         values = panel[series][: max(length, 0)].astype(np.float64)
@@ -60,17 +61,17 @@ def mean_sizes(panel: Panel, lengths_S: Ints) -> Doubles:
 
 
 def _scale_of(size_B: Doubles, kind: str, unit_B: Doubles) -> Doubles:
-    """Of the mean sizes of histories, for the scales without a centre."""
+    """Return the scale for mean sizes of histories, for kinds without a centre."""
     return 1 + size_B if kind == "one-plus-mean" else _divisor(size_B, unit_B)
 
 
 def _divisor(size_B: Doubles, unit_B: Doubles) -> Doubles:
-    return np.maximum(np.where(size_B > 0, size_B, unit_B), _LEAST)
+    return np.maximum(np.where(size_B > 0, size_B, unit_B), _LEAST_SCALE)
 
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """The one rule for windows of a panel: what a window is divided by is also its weight when windows are drawn."""
+    """Scale of the windows of a panel: values are divided by it, and windows are drawn in proportion to it."""
 
     panel: Panel
     context: int
@@ -79,16 +80,16 @@ class Scaling:
     def __call__(
         self, values_BC: Floats, observed_BC: NDArray[np.bool_], series_B: Ints, start_B: Ints
     ) -> tuple[Doubles, Doubles]:
-        """Centre and scale of these windows, whose histories were gathered."""
+        """Return centre and scale of these windows from their histories."""
         centre_B, scale_B = centre_and_scale(values_BC, observed_BC, self.kind, self._units(series_B))
         empty = np.flatnonzero(~observed_BC.any(axis=1))
         centre_B[empty], scale_B[empty] = self._earlier(series_B[empty], start_B[empty])
         return centre_B, scale_B
 
     def along(self, values_T: Floats, place_B: Ints, series_B: Ints, start_B: Ints, *, steps: int) -> Doubles:
-        """Scales of these windows, whose histories of `steps` steps begin at these places of `values_T`.
+        """Return the scales of windows whose histories of `steps` steps begin at `place_B` in `values_T`.
 
-        Histories may overlap; NaN is not observed.
+        Histories may overlap; NaN is a missing value.
         """
         observed_T = ~np.isnan(values_T)
         total_T = np.concatenate(([0], np.cumsum(observed_T)))
@@ -107,7 +108,7 @@ class Scaling:
         return np.ones(len(series_B)) if self.panel.units is None else self.panel.units[series_B]
 
     def _earlier(self, series_B: Ints, start_B: Ints) -> tuple[Doubles, Doubles]:
-        """Of empty histories: the last values before them stand for them, however long ago."""
+        """Return centre and scale of empty histories, from the last context that ends in a value before them."""
         centre_B, scale_B = np.empty((2, len(series_B)))
         unit_B = self._units(series_B)
         for series in np.unique(series_B).tolist():
@@ -118,13 +119,13 @@ class Scaling:
                 end = int(seen[count - 1]) + 1 if count else 0
                 last = self.panel[series][max(0, end - self.context) : end]
                 same = rows[count_B == count]
-                found = centre_and_scale(last[None], ~np.isnan(last)[None], self.kind, unit_B[same[:1]])
-                centre_B[same], scale_B[same] = found
+                one = centre_and_scale(last[None], ~np.isnan(last)[None], self.kind, unit_B[same[:1]])
+                centre_B[same], scale_B[same] = one
         return centre_B, scale_B
 
 
 def _deviations(values_T: Floats, place_B: Ints, steps: int, unit_B: Doubles) -> Doubles:
-    """By the definition, some histories at a time: their means differ, so that no sum can be carried along."""
+    """Compute the deviation of each history directly, some at a time: with different means, no rolling sum applies."""
     histories = np.lib.stride_tricks.sliding_window_view(values_T, steps)
     scale_B = np.empty(len(place_B))
     size = max(1, _CELLS // steps)
@@ -136,57 +137,54 @@ def _deviations(values_T: Floats, place_B: Ints, steps: int, unit_B: Doubles) ->
 
 
 def _rolling_sum(size_T: Doubles, context: int) -> Doubles:
-    """Sums of `context` neighbours by additions only.
+    """Return rolling sums of `context` values, using additions only.
 
-    The difference of two cumulative sums would drown small values behind a large one. Cut into blocks of `context`,
-    a run of that length is the end of one block and the beginning of the next.
+    In the difference of two cumulative sums, small values after a large one would be lost. In blocks of `context`
+    values, every run of that length is the tail of one block and the head of the next.
     """
     blocks = np.concatenate((size_T, np.zeros(-len(size_T) % context))).reshape(-1, context)
     heads_T = np.cumsum(blocks, axis=1).ravel()[: len(size_T)]
     tails_T = np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].ravel()[: len(size_T)]
     sums = tails_T[: len(size_T) - context + 1].copy()
     sums += heads_T[context - 1 :]
-    # A run that is one whole block is both its end and its beginning: count it once.
+    # A run that is a whole block is both tail and head: count it once.
     sums[::context] = heads_T[context - 1 :: context]
     return sums
 
 
-# B windows, L steps of a window, E = reach + L steps, R profiles
-
-
 @dataclass(frozen=True)
 class Profile:
-    """So many earlier values, `step` steps apart."""
+    """`count` earlier values, `step` steps apart."""
 
     step: int
     count: int
 
     def back(self, horizon: int) -> range:
-        """How many steps each lies back: the nearest is known from the first step of the horizon to its last."""
+        """Return the lags of these values; the smallest is at least the horizon, so all values are known."""
         nearest = -(-horizon // self.step)
         return range(nearest * self.step, (nearest + self.count) * self.step, self.step)
 
 
 def reach(lags: Sequence[int], profiles: Sequence[Profile], horizon: int) -> int:
-    """Steps before a position that its inputs look back at."""
+    """Return the largest lag that the inputs of a position read."""
     return max(*lags, *(profile.back(horizon)[-1] for profile in profiles), 1)
 
 
 def profile_of(
     values_BE: Floats, observed_BE: NDArray[np.bool_], back: range, length: int
 ) -> tuple[Doubles, Doubles, NDArray[np.bool_]]:
-    """Mean, mean distance from it, and whether there was anything (else both are 0), (B, L) each.
+    """Return the mean, the mean distance from it, and whether any value was observed (else both are 0), (B, L) each.
 
-    Values that were not observed are 0.
+    Values that were not observed must be 0.
     """
     size = values_BE.shape[1] - length
     cuts = [slice(size - steps, size - steps + length) for steps in back]
-    total_BL, away_BL = np.zeros((2, len(values_BE), length))
+    total_BL, distance_BL = np.zeros((2, len(values_BE), length))
     count_BL = np.zeros((len(values_BE), length), np.int64)
     for cut in cuts:
         total_BL += values_BE[:, cut]
         count_BL += observed_BE[:, cut]
     mean_BL = total_BL / np.maximum(count_BL, 1)
     for cut in cuts:
-        away_BL += np.abs(values_BE[:, cut] - mean_BL) * observed_BE[:, cut]
-    return mean_BL, away_BL / np.maximum(count_BL, 1), count_BL > 0
+        distance_BL += np.abs(values_BE[:, cut] - mean_BL) * observed_BE[:, cut]
+    return mean_BL, distance_BL / np.maximum(count_BL, 1), count_BL > 0

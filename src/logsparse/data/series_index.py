@@ -1,4 +1,8 @@
-"""Panel -> what a model remembers of its series and data -> later panels encoded in the same terms."""
+"""Training panel -> SeriesIndex, which encodes later panels as the model knows them; Panel <-> JSON and arrays.
+
+`SeriesIndex` numbers the series that a model was trained on. `pack_panel` and `unpack_panel` save and load the history
+that a model keeps to forecast from; what is loaded is validated, since files may be damaged or edited.
+"""
 
 from __future__ import annotations
 
@@ -15,53 +19,63 @@ from logsparse.data.scale import Doubles, mean_sizes
 from logsparse.data.times import to_wall
 from logsparse.storage import array, entries, ids, numbers, require, text, texts, wholes
 
-# S series of the panel, A series known
+# S series of the panel, A series of the index
+
+_COVARIATE = "covariate/"
+_ORIGINS = {
+    "library": ("pandas", "polars", "pyarrow"),
+    "layout": ("long", "wide"),
+    "time_type": ("integer", "date", "datetime"),
+}
+# Bound of the number of steps per series, including those before the panel, so that times fit into 64 bits.
+_MOST_STEPS = 2**40
 
 
 @dataclass(frozen=True, eq=False)
 class SeriesIndex:
-    """The series of the training panel: `born_A` and `end_A` are the times of each one's first and last step.
+    """Series and categories that a model was trained on.
 
-    `size_A` is the mean size of what was learned of each, 0 where that was nothing but zeros.
+    `first_A` and `end_A` are the times of the first and last step per series, `size_A` is the mean absolute value of
+    its training part, 0 if that is all zeros.
     """
 
     ids: tuple[SeriesId, ...]
-    born_A: Ints
+    first_A: Ints
     end_A: Ints
     size_A: Doubles
     categories: Mapping[str, tuple[str, ...]]
 
     @classmethod
     def of(cls, panel: Panel, learned_S: Ints) -> Self:
-        """What there is to know of a training panel, of which the first so many steps of each series are learned."""
-        born_A = panel.starts if panel.elapsed is None else panel.freq.add(panel.starts, -panel.elapsed)
+        """Index a training panel, of which the first `learned_S` steps per series are trained on."""
+        first_A = panel.starts if panel.elapsed is None else panel.freq.add(panel.starts, -panel.elapsed)
         static = {name: column.categories for name, column in panel.static.items()}
-        return cls(panel.ids, born_A, panel.ends(), mean_sizes(panel, learned_S), static)
+        return cls(panel.ids, first_A, panel.ends(), mean_sizes(panel, learned_S), static)
 
     @property
     def unit(self) -> float:
-        """The size of a typical series; 1 where all were zero."""
+        """Median size of the series that are not all zeros; 1 if there are none."""
         live_A = self.size_A[self.size_A > 0]
         return float(np.median(live_A)) if len(live_A) else 1.0
 
     def encode(self, panel: Panel) -> Panel:
-        """The panel with the numbers, ages, units and categories that its series had in training; or unknown ones.
+        """Return the panel with the numbers, ages, units and categories that its series had in training, -1 if unknown.
 
-        Nothing of the panel's own values enters: a forecast does not depend on how much of the past it holds.
+        The values of the panel are not used: a forecast does not depend on how much of the past the panel holds.
         """
         where = dict(zip(self.ids, range(len(self.ids)), strict=True))
         number_S = np.array([where.get(name, -1) for name in panel.ids], np.int64)
-        born_S = np.where(number_S < 0, panel.starts, self.born_A[number_S])
+        first_S = np.where(number_S < 0, panel.starts, self.first_A[number_S])
         size_S = np.where(number_S < 0, 0, self.size_A[number_S])
         units_S = np.where(size_S > 0, size_S, self.unit)
         static = {name: _recode(panel.static[name], self.categories[name]) for name in self.categories}
-        elapsed_S = panel.freq.steps(born_S, panel.starts)
+        elapsed_S = panel.freq.steps(first_S, panel.starts)
         return replace(panel, numbers=number_S, elapsed=elapsed_S, units=units_S, static=static)
 
     def joined(self, panel: Panel, learned_S: Ints) -> SeriesIndex:
-        """The known series in their places, then the new ones of this panel; new categories come last too.
+        """Return the index extended by the new series and categories of a panel, which are appended.
 
-        A size once known stays, as what is learned already rests on it.
+        Known sizes stay, since the trained weights depend on them.
         """
         known = set(self.ids)
         new = [i for i, name in enumerate(panel.ids) if name not in known]
@@ -69,7 +83,7 @@ class SeriesIndex:
             name: (*old, *(c for c in panel.static[name].categories if c not in old))
             for name, old in self.categories.items()
         }
-        born_A = np.concatenate([self.born_A, panel.starts[new]])
+        first_A = np.concatenate([self.first_A, panel.starts[new]])
         ends = dict(zip(panel.ids, panel.ends().tolist(), strict=True))
         ids = (*self.ids, *(panel.ids[i] for i in new))
         old_A = np.concatenate([self.end_A, panel.ends()[new]])
@@ -78,30 +92,30 @@ class SeriesIndex:
         sizes = dict(zip(panel.ids, new_S.tolist(), strict=True))
         old_A = np.concatenate([self.size_A, new_S[new]])
         size_A = np.array([size or sizes.get(name, 0.0) for name, size in zip(ids, old_A.tolist(), strict=True)])
-        return SeriesIndex(ids, born_A, end_A, size_A, categories)
+        return SeriesIndex(ids, first_A, end_A, size_A, categories)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and strings, ready for JSON."""
-        categories = {name: list(found) for name, found in self.categories.items()}
-        times = {"born": self.born_A.tolist(), "end": self.end_A.tolist()}
+        """Return plain lists and strings, ready for JSON."""
+        categories = {name: list(values) for name, values in self.categories.items()}
+        times = {"born": self.first_A.tolist(), "end": self.end_A.tolist()}
         return {"ids": list(self.ids), **times, "size": self.size_A.tolist(), "categories": categories}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave, or what a stranger made of it: nothing is built before it is known to fit."""
+        """Validate and load the output of `to_dict`."""
         entries("known", state, "ids", "born", "categories")
         names = ids("known/ids", state["ids"])
         categories = {
-            name: texts(f"known/categories/{name}", found)
-            for name, found in entries("known/categories", state["categories"]).items()
+            name: texts(f"known/categories/{name}", values)
+            for name, values in entries("known/categories", state["categories"]).items()
         }
-        # Models of the first days did not tell the end, nor sizes: they learned zeros with scale 1.
-        born_A, end_A = (
+        # Early models lack end and sizes; they were trained with scale 1 for histories of zeros.
+        first_A, end_A = (
             wholes(f"known/{key}", state.get(key, state["born"]), len(names), -FARTHEST, FARTHEST)
             for key in ("born", "end")
         )
         size_A = np.array(numbers("known/size", state.get("size", [0.0] * len(names)), len(names), least=0))
-        return cls(names, born_A, end_A, size_A, categories)
+        return cls(names, first_A, end_A, size_A, categories)
 
 
 def _recode(column: Static, categories: tuple[str, ...]) -> Static:
@@ -110,22 +124,10 @@ def _recode(column: Static, categories: tuple[str, ...]) -> Static:
     return Static(np.where(column.codes < 0, -1, code[column.codes]), categories)
 
 
-# S series
+def pack_panel(panel: Panel, steps: int | None = None) -> tuple[dict[str, Any], dict[str, Floats]]:
+    """Return facts for JSON, and the values and covariates of the last `steps` visible steps per series (None: all).
 
-_COVARIATE = "covariate/"
-_ORIGINS = {
-    "library": ("pandas", "polars", "pyarrow"),
-    "layout": ("long", "wide"),
-    "time_type": ("integer", "date", "datetime"),
-}
-# Steps of a series, those before its first one here included: what times of 64 bits have room for.
-_MOST_STEPS = 2**40
-
-
-def keep(panel: Panel, steps: int | None = None) -> tuple[dict[str, Any], dict[str, Floats]]:
-    """Facts, and values and covariates of the last `steps` visible steps of each series; none: of all.
-
-    A gap at the end of a series does not count: the steps before it tell its unit.
+    Missing values at the end of a series are kept but not counted: the scale is computed from the steps before them.
     """
     left_S = np.zeros_like(panel.lengths) if steps is None else np.maximum(panel.to_last_value().lengths - steps, 0)
     kept_S = panel.lengths - left_S
@@ -146,11 +148,8 @@ def keep(panel: Panel, steps: int | None = None) -> tuple[dict[str, Any], dict[s
     return facts, {"values": panel.values[cells], **{f"{_COVARIATE}{n}": x[cells] for n, x in panel.covariates.items()}}
 
 
-def recall(facts: Mapping[str, Any], arrays: Mapping[str, Floats] | None) -> Panel:
-    """What `keep` gave, as a panel again; without arrays, the last step of each series and nothing observed.
-
-    Both may come from a stranger: nothing is built before it is known to fit.
-    """
+def unpack_panel(facts: Mapping[str, Any], arrays: Mapping[str, Floats] | None) -> Panel:
+    """Validate and load the output of `pack_panel`; without arrays, only the last step per series, as missing."""
     entries("panel", facts, "ids", "starts", "lengths", "elapsed", "freq", "origin", "static")
     names = ids("panel/ids", facts["ids"])
     starts_S = wholes("panel/starts", facts["starts"], len(names), -FARTHEST, FARTHEST)
@@ -163,7 +162,7 @@ def recall(facts: Mapping[str, Any], arrays: Mapping[str, Floats] | None) -> Pan
         arrays = {"values": np.full(len(names), np.nan, np.float32)}
     indptr = np.concatenate([[0], np.cumsum(lengths_S)])
     values = _flat("values", arrays.get("values"), int(indptr[-1]))
-    # None at all is a model that was saved without its history; but none of one series is a damage.
+    # A model saved without its history has no value at all; if only some series have none, the file is damaged.
     seen_S = np.add.reduceat(~np.isnan(values), indptr[:-1])
     require("values", "there for every series", "a series without any", holds=bool(seen_S.all() or not seen_S.any()))
     return Panel(
@@ -190,9 +189,9 @@ def _covariate(name: str) -> str:
 
 
 def _static(name: str, column: Any, count: int) -> Static:
-    found = entries(f"static/{name}", column, "codes", "categories")
-    categories = texts(f"static/{name}/categories", found["categories"])
-    return Static(wholes(f"static/{name}/codes", found["codes"], count, -1, len(categories) - 1), categories)
+    state = entries(f"static/{name}", column, "codes", "categories")
+    categories = texts(f"static/{name}/categories", state["categories"])
+    return Static(wholes(f"static/{name}/codes", state["codes"], count, -1, len(categories) - 1), categories)
 
 
 def _origin(facts: Any) -> Origin:
@@ -200,25 +199,19 @@ def _origin(facts: Any) -> Origin:
     for name, kinds in _ORIGINS.items():
         require(f"panel/origin/{name}", f"one of {', '.join(kinds)}", facts, holds=getattr(origin, name) in kinds)
     if origin.zone is not None:
-        # Read once, so that a zone that does not exist is found here.
+        # Raises for an unknown zone.
         to_wall(np.zeros(1, np.int64), text("panel/origin/zone", origin.zone))
     return origin
 
 
-def check_columns(meant: ColumnSpec, panel: Panel, *, history: bool) -> None:
-    """What columns mean must fit the panel that was read by them; without history there are no covariates in it."""
-    require("columns/static", f"{list(panel.static)}", meant.static, holds=set(meant.static) == set(panel.static))
-    fits = not history or set(meant.covariates) == set(panel.covariates)
-    require("columns/covariates", f"{list(panel.covariates)}", meant.covariates, holds=fits)
-
-
-def forget(panel: Panel) -> Panel:
-    """The same series with their ends, and nothing that was observed."""
-    facts, arrays = keep(panel, 1)
-    return recall(facts, {name: np.full_like(known, np.nan) for name, known in arrays.items()})
+def check_columns(spec: ColumnSpec, panel: Panel, *, history: bool) -> None:
+    """Raise if the columns do not match the panel; a panel without history has no covariates."""
+    require("columns/static", f"{list(panel.static)}", spec.static, holds=set(spec.static) == set(panel.static))
+    fits = not history or set(spec.covariates) == set(panel.covariates)
+    require("columns/covariates", f"{list(panel.covariates)}", spec.covariates, holds=fits)
 
 
 def _cells(begin_S: Any, count_S: Any) -> Any:
-    """begin, begin + 1, ... of each series, one after the other."""
+    """Return begin, begin + 1, ..., begin + count - 1 of each series, concatenated."""
     ends_S = np.cumsum(count_S)
     return np.arange(ends_S[-1]) + np.repeat(begin_S - (ends_S - count_S), count_S)

@@ -1,4 +1,8 @@
-"""Columns and texts of times -> int64 on a panel's clock, dates or UTC with a zone; and back."""
+"""A column of times (integers, text, dates, datetimes with or without a zone) -> int64 on a panel's clock; and back.
+
+The clock is explained in data/calendar. Reading: `instants` (any column), `from_text`, `on_clock` (for a given panel),
+`clock_time` (one time that a user wrote). Writing: `stamps`.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +15,28 @@ import polars as pl
 
 from logsparse.checks import is_whole
 from logsparse.data.calendar import DAY, FARTHEST, Ints
-from logsparse.data.panel import TROUBLE, Panel
+from logsparse.data.panel import Panel
 from logsparse.errors import ConfigError, DataError, shown
+
+# Readers raise anything; polars also panics on unknown time zones or dates, with a BaseException.
+READER_ERRORS = (Exception, pl.exceptions.PanicException)
 
 UNTIL = "until"
 When = str | int | date | datetime | np.datetime64
-# Year first, so that nobody has to guess which number is the day: day, hours and minutes, seconds, fraction, offset.
+# Year first, since other orders are ambiguous. Groups: day, hours and minutes, seconds, fraction, offset.
 _TEXT = (
     r"^([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{4}/[0-9]{2}/[0-9]{2})"
     r"(?:[T ]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(\.[0-9]+)?)?(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?$"
 )
 _FIXED = r"(?:UTC|GMT)?([+-][0-9]{2}):?([0-9]{2})?"
-# No zone lies this far from UTC, and no zone has ever skipped more than a day.
+# More than any offset from UTC, and than any time that a zone has skipped.
 _FAR = DAY + DAY // 2
-
-
-# What a calendar date can be: the days of the years 1 to 9999, counted from 1970.
+# The years 1 to 9999, in days from 1970.
 _FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 
 
-def moments(column: pl.Series) -> tuple[pl.Series, str | None]:
-    """A column of times as integers, dates or naive datetimes (UTC where there is a zone), and that zone."""
+def instants(column: pl.Series) -> tuple[pl.Series, str | None]:
+    """Return a column of times as integers, dates or naive datetimes (UTC if they have a zone), and the zone."""
     if column.dtype in (pl.String, pl.Categorical, pl.Enum):
         column = from_text(column.cast(pl.String))
     _refuse_far(column)
@@ -47,7 +52,7 @@ def moments(column: pl.Series) -> tuple[pl.Series, str | None]:
         numbers = column.cast(pl.Int64, strict=False)
         if (far := (numbers.is_null() | (numbers.abs() >= FARTHEST)) & column.is_not_null()).any():
             raise DataError(
-                f"Integer times in {column.name!r} must lie below 2^62.",
+                f"Integer times in {column.name!r} must be below 2^62.",
                 got=f"{column.filter(far)[0]}",
                 hint="count from a later start, or in larger units.",
             )
@@ -60,10 +65,10 @@ def moments(column: pl.Series) -> tuple[pl.Series, str | None]:
 
 
 def _refuse_far(column: pl.Series) -> None:
-    """Years beyond those of people's calendars overflow one library or the other, some without a word."""
+    """Raise for years outside 1 to 9999: they overflow in some libraries, without an error in others."""
     unit = "D" if column.dtype == pl.Date else getattr(column.dtype, "time_unit", "")
     a_day = {"D": 1, "ms": DAY // 1000, "us": DAY}.get(unit)
-    if a_day is None:  # no dates, or nanoseconds, which reach from 1677 to 2262
+    if a_day is None:  # not dates, or nanoseconds, which span only 1677 to 2262
         return
     counts = column.to_physical()
     far = (counts < _FIRST_DAY * a_day) | (counts >= (LAST_DAY + 1) * a_day)
@@ -71,18 +76,18 @@ def _refuse_far(column: pl.Series) -> None:
         raise DataError(
             f"Times in {column.name!r} must lie in the years 1 to 9999.",
             got=f"{counts.filter(far).to_numpy().astype(f'datetime64[{unit}]')[0]}",
-            hint="mend times that are far off, or count the steps with integers.",
+            hint="correct times that are far off, or use integer times.",
         )
 
 
 def looks_like_times(column: pl.Series) -> bool:
-    """Whether a column of text begins like a column of times."""
+    """Return True if the first text of a column is a time."""
     first = column.drop_nulls().head(1)
     return len(first) == 1 and bool(first.str.strip_chars().str.contains(_TEXT)[0])
 
 
 def fixed_zone(name: str) -> str:
-    """A fixed offset, however it is written, as a zone: whole hours keep theirs, others are read as instants in UTC."""
+    """Return the zone name of a fixed offset: Etc/GMT... for whole hours, UTC for others."""
     if not (match := re.fullmatch(_FIXED, name)):
         return name
     hours, minutes = int(match[1]), int(match[2] or 0)
@@ -90,20 +95,20 @@ def fixed_zone(name: str) -> str:
 
 
 def zoned(utc: pl.Series, zone: str) -> pl.Series:
-    """Naive UTC as times of a zone; where polars does not know its name, the instants stay in UTC."""
-    there = utc.dt.replace_time_zone("UTC")
+    """Convert naive UTC to times of a zone; they stay in UTC if polars does not know the zone."""
+    aware = utc.dt.replace_time_zone("UTC")
     try:
-        return there.dt.convert_time_zone(fixed_zone(zone))
-    except TROUBLE:
-        return there
+        return aware.dt.convert_time_zone(fixed_zone(zone))
+    except READER_ERRORS:
+        return aware
 
 
 def from_text(column: pl.Series) -> pl.Series:
-    """Dates, or datetimes with or without a zone, from text written year first; anything else is refused."""
+    """Parse text written year first into dates, or datetimes with or without a zone; raise for other text."""
     parts = column.str.strip_chars().str.extract_groups(_TEXT).struct.unnest()
     day, clock, second, fraction, offset = (parts.to_series(i) for i in range(5))
     day = day.str.replace_all("/", "-", literal=True)
-    if not clock.null_count() < len(clock):
+    if clock.null_count() == len(clock):
         stamps = day.str.to_date("%Y-%m-%d", strict=False)
     else:
         text = day + "T" + clock.fill_null("00:00") + ":" + second.fill_null("00") + fraction.fill_null("")
@@ -125,7 +130,7 @@ def _in_zone(stamps: pl.Series, offset: pl.Series) -> pl.Series:
     shifts = {text: _microseconds(text) for text in written}
     if len(set(shifts.values())) > 1:
         zones = ", ".join(sorted(text or "none" for text in written))
-        raise mixed_zones(stamps.name, f"{len(written)} of them: {zones}")
+        raise mixed_zones(stamps.name, f"{len(written)} zones: {zones}")
     if not shifts or None in shifts:
         return stamps
     text, shift = next(iter(shifts.items()))
@@ -143,9 +148,9 @@ def _microseconds(offset: str | None) -> int | None:
 
 def mixed_zones(name: str, got: str) -> DataError:
     return DataError(
-        f"The time column {name!r} must keep to one time zone.",
+        f"The time column {name!r} must have one time zone.",
         got=got,
-        hint="convert all times to one zone, for example UTC, first.",
+        hint="convert all times to one zone first, for example UTC.",
     )
 
 
@@ -154,17 +159,19 @@ def _too_fine(name: str, text: str) -> DataError:
 
 
 def to_wall(utc: Ints, zone: str) -> Ints:
-    """UTC microseconds -> what the clock on the wall shows there, as microseconds."""
+    """Convert UTC microseconds to local (wall clock) microseconds."""
     series = pl.Series(utc.astype("datetime64[us]")).dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
     return cast(Ints, series.dt.replace_time_zone(None).to_numpy().astype(np.int64))
 
 
 def from_wall(wall: Ints, zone: str) -> Ints:
-    """Wall-clock microseconds -> UTC: the first of two equal times; the end of the gap where the time is skipped."""
+    """Convert local microseconds to UTC: an ambiguous time is the earlier one, a skipped time the end of the gap."""
     series = pl.Series(wall.astype("datetime64[us]"))
-    there = series.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null").dt.convert_time_zone("UTC")
-    skipped = there.is_null().to_numpy()
-    utc = there.dt.replace_time_zone(None).to_numpy().astype(np.int64)
+    utc_column = series.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null").dt.convert_time_zone(
+        "UTC"
+    )
+    skipped = utc_column.is_null().to_numpy()
+    utc = utc_column.dt.replace_time_zone(None).to_numpy().astype(np.int64)
     if skipped.any():
         utc = utc.copy()
         unique, back = np.unique(wall[skipped], return_inverse=True)
@@ -173,7 +180,7 @@ def from_wall(wall: Ints, zone: str) -> Ints:
 
 
 def _after_gap(skipped: Ints, zone: str) -> Ints:
-    """The first instant whose wall time lies beyond each, by halving: a gap has no wall times to look up."""
+    """Return the first instant whose local time is after each skipped time, by bisection."""
     low, high = skipped - _FAR, skipped + _FAR
     while (high - low > 1).any():
         middle = (low + high) // 2
@@ -183,10 +190,10 @@ def _after_gap(skipped: Ints, zone: str) -> Ints:
 
 
 def to_days(utc: Ints, zone: str, series: Ints, usual: Ints | None = None) -> Ints:
-    """Wall time for a clock that counts days: the first instant after a skipped time of day counts as that time.
+    """Convert UTC to local time for steps of whole days; the first instant after a skipped time counts as that time.
 
-    Where a summer begins at midnight, pandas writes 01:00 for that day, and so do we. `usual` is each series' time of
-    day in microseconds; without it the commonest counts, and midnight where a series has nothing else.
+    If summer time begins at midnight, pandas writes 01:00 for that day, and so does this library. `usual` is the time
+    of day per series in microseconds; the default is the most common one, or midnight if all are such first instants.
     """
     wall = to_wall(utc, zone)
     rest = wall % DAY
@@ -197,20 +204,20 @@ def to_days(utc: Ints, zone: str, series: Ints, usual: Ints | None = None) -> In
     if not late.any():
         return wall
     if usual is None:
-        usual = _commonest(series[~late], rest[~late], int(series.max()) + 1)
+        usual = _most_common(series[~late], rest[~late], int(series.max()) + 1)
     since = (wall - usual[series]) % DAY
     return np.asarray(np.where(late & (since <= gap), wall - since, wall))
 
 
-def _commonest(series: Ints, rest: Ints, number: int) -> Ints:
+def _most_common(series: Ints, rest: Ints, number: int) -> Ints:
     counts = pl.DataFrame({"series": series, "rest": rest}).group_by("series", "rest").len().sort("len", "rest")
     usual = np.zeros(number, np.int64)
-    usual[counts["series"].to_numpy()] = counts["rest"].to_numpy()  # the last of each series counts: the commonest
+    usual[counts["series"].to_numpy()] = counts["rest"].to_numpy()  # the last row per series wins: its most common time
     return usual
 
 
 def parse_time(when: When) -> pl.Series:
-    """One time as a user writes it."""
+    """Parse one time that a user wrote."""
     value: Any = when
     try:
         if isinstance(value, np.datetime64):
@@ -226,53 +233,53 @@ def parse_time(when: When) -> pl.Series:
             return pl.Series(UNTIL, [int(value)])
         if isinstance(value, date) and value == value:  # noqa: PLR0124 - pandas' NaT is a date that equals nothing
             return pl.Series(UNTIL, [value])
-    except TROUBLE as error:
+    except READER_ERRORS as error:
         raise _no_time(when) from error
     raise _no_time(when)
 
 
 def _no_time(when: object) -> ConfigError:
     return ConfigError(
-        "until must be a time, or an integer where times are integers.",
+        "until must be a time, or an integer if times are integers.",
         got=shown(when),
         hint="write it like 2024-01-31 or 2024-01-31T15:00.",
     )
 
 
 def clock_time(panel: Panel, when: When) -> int:
-    """A time as a user writes it, on the panel's clock; without an offset it is read as local time."""
+    """Parse a time that a user wrote, on the panel's clock; without an offset it is local time."""
     return int(on_clock(panel, parse_time(when))[0])
 
 
 def on_clock(panel: Panel, column: pl.Series, series: Ints | None = None) -> Ints:
-    """A column of times on the panel's clock; `series` says to which of the panel's series each belongs."""
+    """Convert a column of times to the panel's clock; `series` is the number of the series of each row."""
     if column.null_count():
         raise DataError(
-            f"Every row needs a time in {column.name!r}.",
+            f"Every row must have a time in {column.name!r}.",
             got=f"none in row {int(column.is_null().arg_max() or 0) + 1}",
             hint="drop those rows.",
         )
-    times, zone = moments(column)
-    if times.dtype.is_temporal() == (panel.freq.kind == "index"):
+    naive, zone = instants(column)
+    if naive.dtype.is_temporal() == (panel.freq.kind == "index"):
         raise DataError(
-            f"Times in {column.name!r} must be of the kind of the panel's times.",
-            got=f"{column[0]!r} for times like {panel.freq.show(int(panel.starts[0]))}",
-            hint="write it like those.",
+            f"Times in {column.name!r} must have the type of the panel's times.",
+            got=f"{column[0]!r}, while the panel has times like {panel.freq.show(int(panel.starts[0]))}",
+            hint="use the same type.",
         )
     if zone and zone != panel.origin.zone and column.name != UNTIL:
-        raise mixed_zones(column.name, f"{zone} after {panel.origin.zone or 'times without a zone'}")
-    found = (times.cast(pl.Datetime("us")) if times.dtype.is_temporal() else times).to_numpy().astype(np.int64)
+        raise mixed_zones(column.name, f"{zone}, while the panel has {panel.origin.zone or 'no zone'}")
+    times = (naive.cast(pl.Datetime("us")) if naive.dtype.is_temporal() else naive).to_numpy().astype(np.int64)
     if panel.origin.zone and zone is None and not panel.freq.counts_days:
-        return from_wall(found, panel.origin.zone)
+        return from_wall(times, panel.origin.zone)
     if panel.origin.zone and zone is not None and panel.freq.counts_days:
         if series is None:
-            return to_wall(found, panel.origin.zone)
-        return to_days(found, panel.origin.zone, series, panel.starts % DAY)
-    return np.asarray(found)
+            return to_wall(times, panel.origin.zone)
+        return to_days(times, panel.origin.zone, series, panel.starts % DAY)
+    return np.asarray(times)
 
 
 def stamps(panel: Panel, times: Ints) -> pl.Series:
-    """Times on the panel's clock as the kind of column that came; dates only where steps are made of whole days."""
+    """Convert times on the panel's clock to the type that was read; dates become datetimes if steps are finer."""
     origin = panel.origin
     if origin.time_type == "integer":
         return pl.Series(times)
@@ -280,7 +287,7 @@ def stamps(panel: Panel, times: Ints) -> pl.Series:
         raise DataError(
             "Times must lie in the years 1 to 9999.",
             got=panel.freq.show(int(times.max())),
-            hint="mend times that are far off, or choose a shorter horizon.",
+            hint="correct times that are far off, or choose a shorter horizon.",
         )
     if origin.zone:
         utc = from_wall(times, origin.zone) if panel.freq.counts_days else times

@@ -1,7 +1,7 @@
 """(Panel, series, forecast starts) -> Batch of tensors. The only place where numpy becomes torch.
 
-The forecast start always stands at position `context`. A value is read only where it is visible: the horizon of a
-window that starts at the cutoff (`start = panel.lengths[series]`) comes back unobserved, with its features.
+The forecast start is always at position `context`. Only visible values are read: if the forecast starts at the cutoff
+(`start = panel.lengths[series]`), the horizon has features, but no observed values.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from logsparse.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Windows side by side; whatever is missing, padded or after the cutoff is 0 and not observed."""
+    """Windows as tensors; values that are missing, padded or after the cutoff are 0 and not observed."""
 
     values_BL: Tensor
-    """Target, less the centre of its window."""
+    """Target minus the centre of its window."""
     observed_BL: Tensor
-    """Where there is a target (bool)."""
+    """True if the target is observed."""
     lagged_BLK: Tensor
-    """Target so many steps earlier, which may lie before the window, less the centre."""
+    """Target at each lag, possibly before the window, minus the centre."""
     lag_observed_BLK: Tensor
-    """Where there is one (bool)."""
+    """True if the lagged target is observed."""
     profile_BLR: Tensor
-    """Mean target at the same phase of earlier seasons, less the centre."""
+    """Mean target at the same phase of earlier seasons, minus the centre."""
     spread_BLR: Tensor
     """Mean distance from that mean."""
     profile_observed_BLR: Tensor
-    """Where there is one (bool)."""
+    """True if any of these targets is observed."""
     features_BLF: Tensor
     """Standardised; 0 on padding."""
     centre_B: Tensor
-    """What was taken from all values, to be added to what is forecast; 0 for scales without a centre."""
+    """Subtracted from all values, added to the forecast; 0 for scales without a centre."""
     scale_B: Tensor
-    """v of the history: divides what goes into a network, multiplies what comes out."""
+    """v of the history: divides the inputs of a network and multiplies its outputs."""
     series_B: Tensor
-    """Number of the series in training, -1 for one unknown (int64)."""
+    """Number of the series in training, -1 if unknown (int64)."""
     static_BC: Tensor
-    """Number of each static category, -1 for one unknown (int64)."""
+    """Number of each static category, -1 if unknown (int64)."""
     padding_B: Tensor
-    """Positions on the left that lie before the series begins (int64)."""
+    """Number of positions before the series begins (int64)."""
     context: int
     """Position of the forecast start."""
 
@@ -61,36 +61,36 @@ class Batch:
 
     @property
     def horizon(self) -> int:
-        """Steps from the forecast start to the end."""
+        """Number of steps from the forecast start to the end."""
         return self.values_BL.shape[1] - self.context
 
     @property
     def starts_B(self) -> Tensor | None:
-        """First real position of each window, int64; None where no window is padded, which spares looking for it."""
+        """First real position of each window (int64), or None if no window is padded."""
         return self.padding_B if bool(self.padding_B.any()) else None
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        """The same batch with every tensor changed."""
+        """Return the batch with `change` applied to every tensor."""
         tensors = {f.name: change(getattr(self, f.name)) for f in fields(self) if f.name != "context"}
         return Batch(context=self.context, **tensors)
 
     def mask_future_lags(self, lags: Sequence[int], rows: Tensor | slice = slice(None)) -> None:
-        """Hide, in these windows, the lags that lie at or after the forecast start: not known when it is made."""
+        """Hide the lags of these windows that lie at or after the forecast start, which a forecast does not know."""
         for k, lag in enumerate(lags):
             self.lagged_BLK[rows, self.context + lag :, k] = 0
             self.lag_observed_BLK[rows, self.context + lag :, k] = False
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch on a device; without a copy where it already is there."""
+        """Return the batch on a device, without a copy if it is there already."""
         return self.each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def clone(self) -> Batch:
-        """A batch of its own memory, which outlives the next gathering."""
+        """Return a copy, which stays valid after the next batch."""
         return self.each(torch.clone)
 
 
 class Windows:
-    """Gathers batches of one panel into the same memory: a batch is valid until the next one, or cloned."""
+    """Gathers batches of one panel in reused memory: a batch is valid until the next call, unless cloned."""
 
     def __init__(
         self,
@@ -116,8 +116,8 @@ class Windows:
         self._buffers = self._allocate(0)
 
     def __call__(self, series_B: Ints, start_B: Ints) -> Batch:
-        """The windows with these forecast starts."""
-        batch = self._room(len(series_B))
+        """Return the windows with these series and forecast starts."""
+        batch = self._buffer(len(series_B))
         length, before = self.context + self.horizon, reach(self.lags, self.profiles, self.horizon)
         values_BE, observed_BE = self._gather(series_B, start_B - self.context - before, length + before)
         history = slice(before, before + self.context)
@@ -131,9 +131,9 @@ class Windows:
             batch.lag_observed_BLK.numpy()[..., k] = observed_BE[:, before - lag : before - lag + length]
         parts = (batch.profile_BLR, batch.spread_BLR, batch.profile_observed_BLR)
         for r, profile in enumerate(self.profiles):
-            found = profile_of(values_BE, observed_BE, profile.back(self.horizon), length)
-            for part_BLR, found_BL in zip(parts, found, strict=True):
-                part_BLR.numpy()[..., r] = found_BL
+            computed = profile_of(values_BE, observed_BE, profile.back(self.horizon), length)
+            for part_BLR, computed_BL in zip(parts, computed, strict=True):
+                part_BLR.numpy()[..., r] = computed_BL
         batch.series_B.numpy()[:] = series_B if self.panel.numbers is None else self.panel.numbers[series_B]
         for c, column in enumerate(self.panel.static.values()):
             batch.static_BC.numpy()[:, c] = column.codes[series_B]
@@ -145,24 +145,24 @@ class Windows:
         return batch
 
     def _gather(self, series_B: Ints, first_B: Ints, size: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """`size` steps of each series from `first_B` on; 0 where there is nothing to see."""
+        """Return `size` steps per series from `first_B` on; 0 if not observed or not visible."""
         begin_B, length_B = self.panel.indptr[series_B], self.panel.lengths[series_B]
         if len(series_B) and (first_B >= 0).all() and (first_B + size <= length_B).all():
-            # Nothing sticks out: whole rows can be copied.
+            # All windows are inside their series: whole rows are copied.
             rows = np.lib.stride_tricks.sliding_window_view(self.panel.values, size)
             values_BE = rows[begin_B + first_B]
             observed_BE = ~np.isnan(values_BE)
         else:
             step_BE = first_B[:, None] + np.arange(size)
-            # Kept inside the visible part, so that a value after the cutoff is not even read.
+            # Clipped to the visible part, so that no value after the cutoff is read.
             near_BE = np.clip(step_BE, 0, length_B[:, None] - 1)
             values_BE = self.panel.values[begin_B[:, None] + near_BE]
             observed_BE = (near_BE == step_BE) & ~np.isnan(values_BE)
         np.copyto(values_BE, 0, where=~observed_BE)
         return values_BE, observed_BE
 
-    def _room(self, size: int) -> Batch:
-        """The first `size` rows of the buffers, which grow when a larger batch comes."""
+    def _buffer(self, size: int) -> Batch:
+        """Return the first `size` rows of the buffers, which grow if needed."""
         if size > len(self._buffers):
             self._buffers = self._allocate(size)
         return self._buffers.each(lambda tensor: tensor[:size])

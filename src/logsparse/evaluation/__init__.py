@@ -1,1 +1,1 @@
-"""Forecasts and what came true -> scores."""
+"""Forecasts and true values -> scores."""

@@ -1,8 +1,7 @@
-"""Forecaster + frame -> what it would have said at past cutoffs, beside what came: the paper's rolling evaluation."""
+"""Forecaster and frame -> frame of forecasts at past cutoffs beside the true values: the paper's rolling evaluation."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, Unpack
 
@@ -13,17 +12,18 @@ from logsparse.baselines.naive import check_season, last_season, seasonal_error
 from logsparse.checks import whole
 from logsparse.data.calendar import Ints
 from logsparse.data.columns import CUTOFF, ID, NAIVE, SCALE, TARGET, TIME, Columns
-from logsparse.data.frame import to_panel
+from logsparse.data.frame import Data, to_panel
 from logsparse.data.grid import to_native
-from logsparse.data.panel import Panel, SeriesId
+from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.times import When, clock_time, stamps
 from logsparse.errors import ConfigError, DataError, shown
-from logsparse.forecast import Forecast, Forecaster, Levels
+from logsparse.forecast import Forecast, Forecaster
+from logsparse.params import Levels
 
 
 def backtest(
     forecaster: Forecaster,
-    data: Any,
+    data: Data,
     *,
     windows: int = 1,
     step: int | None = None,
@@ -33,15 +33,52 @@ def backtest(
     season: int | None = None,
     **columns: Unpack[Columns],
 ) -> Any:
-    """unique_id, ds, cutoff, y, mean, q0.1 ... q0.9 for `windows` cutoffs, `step` (one horizon) apart.
+    """Forecast at past cutoffs and return the forecasts beside the true values.
 
-    The last window ends at each series' own end, or at `until`. A fresh copy of the forecaster is fitted on what lies
-    before the first cutoff; then only the forecast start moves, unless `refit`. A forecaster already fitted is used as
-    it is, and refused where it has seen what it would be tested on.
+    A clone of the forecaster is fitted on the data before the first cutoff; after that only the forecast start moves,
+    unless `refit`. A forecaster that is already fitted is used as it is.
 
-    Two columns more let the frame be judged alone: `seasonal_naive`, the point forecast that repeats the last season
-    seen at the cutoff, and `seasonal_error`, how wrong that was before the first one. Their `season` is the usual one
-    of the data's step unless given.
+    Parameters
+    ----------
+    forecaster
+        Any forecaster; it is not changed.
+    data
+        Frame, path or Panel, as for `fit`.
+    windows
+        Number of cutoffs.
+    step
+        Number of steps between two cutoffs; one horizon if left out.
+    until
+        Time of the last tested step; each series' own end if left out.
+    refit
+        Whether to fit a clone at every cutoff.
+    quantiles
+        Levels between 0 and 1; 0.1, 0.2, ... 0.9 if left out.
+    season
+        Steps of a season for the last two columns; from the frequency if left out.
+    **columns
+        Which columns mean what: `id_col`, `time_col`, `target_col`, `freq`, `covariates`, `static`.
+
+    Returns
+    -------
+    frame
+        Of the library that the data came in, one row per series, cutoff and step: unique_id, ds, cutoff, y, mean,
+        q0.1 ... q0.9, `seasonal_naive` (the last season before the cutoff, repeated) and `seasonal_error` (its mean
+        absolute error before the first cutoff, the unit of MASE).
+
+    Raises
+    ------
+    ConfigError, DataError
+        If an argument or the data break a rule, or a fitted forecaster has learned from the steps to test.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import logsparse as ls
+    >>> frame = pl.DataFrame({"unique_id": "a", "ds": range(70), "y": [float(t % 7) for t in range(70)]})
+    >>> results = ls.backtest(ls.SeasonalNaive(horizon=3, season=7), frame, windows=2)
+    >>> results.select("ds", "cutoff", "y", "mean").rows()[:2]
+    [(64, 63, 1.0, 1.0), (65, 63, 2.0, 2.0)]
     """
     _check(forecaster)
     horizon = forecaster.horizon
@@ -59,7 +96,7 @@ def backtest(
         _refuse_seen(forecaster.learned_until(), first)
         fitted = forecaster
     else:
-        fitted = copy.deepcopy(forecaster).fit(first)
+        fitted = forecaster.clone().fit(first)
     period = panel.freq.season if season is None else season
     errors = [seasonal_error(first[i], period) for i in range(len(panel))]
     errors_S = np.minimum(errors, np.finfo(np.float32).max).astype(np.float32)
@@ -88,13 +125,13 @@ def _refitted(
 ) -> Iterator[Forecast]:
     for number, history in enumerate(histories):
         if number:
-            fitted = copy.deepcopy(forecaster).fit(history)
+            fitted = forecaster.clone().fit(history)
         yield from fitted.summaries([history], levels)
 
 
 def _cutoffs(panel: Panel, horizon: int, windows: int, step: int) -> Ints:
-    """How much of each series is seen at each cutoff, oldest first: (windows, series)."""
-    # In Python's numbers, before any table is made: those of numpy overflow, and a table of them may fit no memory.
+    """Return the number of steps of each series before each cutoff, oldest first: (windows, series)."""
+    # In Python integers, before any array is made: numpy would overflow, or run out of memory.
     span = horizon + step * (windows - 1)
     series = int(np.argmin(panel.lengths))
     if int(panel.lengths[series]) <= span:
@@ -108,7 +145,7 @@ def _cutoffs(panel: Panel, horizon: int, windows: int, step: int) -> Ints:
 
 
 def _refuse_seen(ends: Mapping[SeriesId, int], first: Panel) -> None:
-    """A model must not be tested on what it has learned."""
+    """Raise DataError if a series was learned from beyond its first cutoff."""
     for name, cutoff in zip(first.ids, first.ends().tolist(), strict=True):
         if ends.get(name, cutoff) > cutoff:
             raise DataError(
@@ -119,16 +156,17 @@ def _refuse_seen(ends: Mapping[SeriesId, int], first: Panel) -> None:
             )
 
 
-def _measures(history: Panel, horizon: int, season: int, errors_S: Any) -> pl.DataFrame:
-    """What the forecast is to be compared with, row for row."""
+def _measures(history: Panel, horizon: int, season: int, errors_S: Floats) -> pl.DataFrame:
+    """Return the columns to compare a forecast with, row by row."""
     naive_SH = np.stack([last_season(history[i], season, horizon) for i in range(len(history))])
     return pl.DataFrame({NAIVE: naive_SH.ravel(), SCALE: np.repeat(errors_S, horizon)}).fill_nan(None)
 
 
 def _beside_truth(table: pl.DataFrame, history: Panel, horizon: int, measures: pl.DataFrame) -> pl.DataFrame:
+    """Return the forecasts with cutoff, true value and the columns to compare with."""
     cells_SH = (history.indptr[:-1] + history.lengths)[:, None] + np.arange(horizon)
     cutoff = stamps(history, np.repeat(history.ends(), horizon))
     truth = pl.Series(history.values[cells_SH].ravel(), nan_to_null=True)
     others = [name for name in table.columns if name not in (ID, TIME)]
-    whole_table = table.with_columns(cutoff.alias(CUTOFF), truth.alias(TARGET), *measures)
-    return whole_table.select(ID, TIME, CUTOFF, TARGET, *others, *measures.columns)
+    joined = table.with_columns(cutoff.alias(CUTOFF), truth.alias(TARGET), *measures)
+    return joined.select(ID, TIME, CUTOFF, TARGET, *others, *measures.columns)

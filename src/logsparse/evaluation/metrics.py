@@ -1,4 +1,4 @@
-"""Result frame of a backtest -> scores, one row overall or one a series, step or cutoff. Samples -> CRPS."""
+"""Result frame of a backtest -> scores, one row overall or one per series, step or cutoff. Samples -> CRPS."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from logsparse.checks import suggest
-from logsparse.data.columns import CUTOFF, ID, SCALE, TARGET, TIME, refuse_doubles
+from logsparse.data.columns import CUTOFF, ID, SCALE, TARGET, TIME, refuse_duplicates
+from logsparse.data.frame import Data
 from logsparse.data.grid import from_native, to_native
 from logsparse.errors import ConfigError, DataError
 
@@ -21,25 +22,48 @@ SLICE = 250_000
 Levels = dict[str, float]  # column -> quantile level, in rising order of level
 
 
-def score(results: Any, *, by: str | None = None) -> Any:
-    """Judge forecasts against `y`: one row, or one for each "unique_id", "step" (1 ... horizon) or "cutoff".
+def score(results: Data, *, by: str | None = None) -> Any:
+    """Score forecasts against the true values.
 
-    `results` is long: `unique_id, ds, cutoff, y`, and `mean`, quantiles `q0.1 ... q0.9`, or both; other columns
-    are ignored. The same kind of frame goes back, sorted by `by`. Values without y are not scored. A score whose
-    columns did not come is left out; one without a value (sum |y| = 0, nothing observed) is null. Each is pooled
-    over all values of its row:
+    Scores are pooled over all values of a row. Rows without y are not scored. A score is left out if its columns are
+    missing, and null if it is not defined (sum |y| = 0, nothing observed):
 
-    - `count`: scored values.
+    - `count`: number of scored values.
     - `R0.1`, ...: 2 * sum D_rho / sum |y|, D_rho the quantile loss, as in the paper.
-    - `wql`: the mean of these over the levels, all alike.
-    - `crps_quantiles`: 2 * integral of D_rho over rho, in units of y. Each level stands for the part of (0, 1)
-      that lies nearest to it, so unevenly spread levels do no harm; few levels make it coarse all the same.
+    - `wql`: the mean of these over the levels.
+    - `crps_quantiles`: 2 * integral of D_rho over rho, in units of y. Each level has the weight of the part of (0, 1)
+      nearest to it, so levels may be spread unevenly; few levels make it coarse.
     - `coverage_80`, `width_80`, ...: share of values within [q0.1, q0.9], ends included; sum of widths / sum |y|.
     - `nd`, `mase`, `smape`, `mae`: of the median q0.5 if there, else of the mean. nd is sum |error| / sum |y|; mase
       the mean of |error| / `seasonal_error` over values where that is finite and above 0; smape the mean of
-      |error| / (|y| + |forecast|), from 0 to 1 (0 where both are 0; M4 and GluonTS write twice this); mae the mean
+      |error| / (|y| + |forecast|), from 0 to 1 (0 where both are 0; M4 and GluonTS report twice this); mae the mean
       of |error|, in units of y.
     - `rmse`: of the mean.
+
+    Parameters
+    ----------
+    results
+        Frame or file as `backtest` returns it: unique_id, ds, cutoff, y, and mean or quantiles; others are ignored.
+    by
+        None for one row, or "unique_id", "step" (1 ... horizon) or "cutoff" for one row each.
+
+    Returns
+    -------
+    frame
+        Of the library of `results`, sorted by `by`.
+
+    Raises
+    ------
+    ConfigError, DataError
+        If `by` is unknown, columns are missing, rows are doubled, or a forecast is not finite where y is known.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import logsparse as ls
+    >>> results = pl.DataFrame({"unique_id": "a", "y": [1.0, 3.0], "q0.5": [2.0, 3.0]})
+    >>> ls.score(results).select("count", "R0.5", "mae").rows()
+    [(2, 0.25, 0.5)]
     """
     if not isinstance(by, str | None) or by not in NEEDS:
         raise ConfigError(
@@ -52,10 +76,33 @@ def score(results: Any, *, by: str | None = None) -> Any:
 
 
 def crps_samples(samples: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-    """CRPS of sample paths: `samples` (..., n), `y` (...) -> (...), in units of y; NaN where y is NaN.
+    """Compute the CRPS of sample paths, in units of y.
 
-    Exactly mean |X - y| - mean |X - X'| / 2 over all n^2 pairs, in O(n log n): the quantile losses of the sorted
-    samples at levels (i - 1/2) / n add up to it. None of their terms is negative, so nothing cancels.
+    It is exactly mean |X - y| - mean |X - X'| / 2 over all n^2 pairs, computed in O(n log n) as the sum of the
+    quantile losses of the sorted samples at levels (i - 1/2) / n. No term is negative, so nothing cancels.
+
+    Parameters
+    ----------
+    samples
+        Array (..., n).
+    y
+        True values (...); NaN gives NaN.
+
+    Returns
+    -------
+    ndarray
+        Array (...).
+
+    Raises
+    ------
+    DataError
+        If the shapes do not match.
+
+    Examples
+    --------
+    >>> import logsparse as ls
+    >>> ls.crps_samples([[0.0, 2.0]], [1.0]).tolist()
+    [0.5]
     """
     x = np.asarray(samples, dtype=np.float64)
     target = np.asarray(y, dtype=np.float64)
@@ -74,18 +121,18 @@ def _score(table: pl.DataFrame, by: str | None) -> pl.DataFrame:
     levels = quantile_columns(table.columns)
     _check_columns(table, levels, by)
     numbers = [name for name in (TARGET, SCALE, MEAN) if name in table.columns] + list(levels)
-    refuse_doubles(table.columns, [ID, TIME, CUTOFF, *numbers])
+    refuse_duplicates(table.columns, [ID, TIME, CUTOFF, *numbers])
     _check_numbers(table, numbers)
     _check_rows(table)
     if by == STEP:
-        # Ranked before rows without y fall out of the sums, so that a gap does not shift the steps after it.
+        # Ranked before rows without y are dropped, so that a gap does not shift the steps after it.
         table = table.with_columns(pl.col(TIME).rank("dense").over(ID, CUTOFF).cast(pl.Int64).alias(STEP))
 
     key = [] if by is None else [by]
     terms = _terms(numbers, levels)
     rows = [term.alias(name) for name, (term, _) in terms.items()]
-    # Slices keep the losses of all rows from standing in memory at once, and fix the order of the sums: the
-    # streaming engine is as quick, but its last digits differ from run to run.
+    # Slices bound the memory and fix the order of the sums: the streaming engine is as fast, but its last digits
+    # differ from run to run.
     slices = (table.slice(start, SLICE).lazy() for start in range(0, max(table.height, 1), SLICE))
     parts = [_sums(part.select(*key, *map(_number, numbers)).select(*key, *rows), key) for part in slices]
     sums = _sums(pl.concat(parts).lazy(), key)
@@ -95,20 +142,20 @@ def _score(table: pl.DataFrame, by: str | None) -> pl.DataFrame:
 
 
 def _number(name: str) -> pl.Expr:
-    # Float64 before any sum: 10 million float32 values would lose the digits that scores are compared by.
+    # Float64 before any sum: sums of 10 million float32 values would lose digits that matter.
     return pl.col(name).cast(pl.Float64).fill_nan(None)
 
 
 def _sums(rows: pl.LazyFrame, key: Sequence[str]) -> pl.DataFrame:
-    # Without maintain_order the threads decide in which order a group is added up.
+    # Without maintain_order, the order of a sum depends on the threads.
     grouped = rows.group_by(key, maintain_order=True).agg(pl.all().sum()) if key else rows.select(pl.all().sum())
     return grouped.collect()
 
 
 def _terms(columns: Sequence[str], levels: Levels) -> dict[str, tuple[pl.Expr, str]]:
-    """Name -> (term of a row, name of the term whose sum divides the sum of this one; "" if it is no score itself).
+    """Return name -> (term of a row, name of the term whose sum divides its sum; "" if it is not a score).
 
-    Rows without y drop out by themselves: every term is null there, or counts nothing.
+    Every term is null or 0 in rows without y.
     """
     y = pl.col(TARGET)
     terms = {"count": (y.is_not_null(), ""), "size": (y.abs(), "")}
@@ -147,8 +194,8 @@ def _terms(columns: Sequence[str], levels: Levels) -> dict[str, tuple[pl.Expr, s
 
 
 def quantile_columns(columns: Sequence[str]) -> Levels:
-    """Those named like q0.5, and their levels."""
-    found: Levels = {}
+    """Return the columns named like q0.5 and their levels, in rising order."""
+    levels: Levels = {}
     for name in columns:
         try:
             level = float(name.removeprefix("q")) if name.startswith("q") else 0.0
@@ -156,12 +203,12 @@ def quantile_columns(columns: Sequence[str]) -> Levels:
             continue
         if not 0 < level < 1:
             continue
-        if f"{level:g}" in {f"{other:g}" for other in found.values()}:
+        if f"{level:g}" in {f"{other:g}" for other in levels.values()}:
             raise DataError(
                 "Each quantile must have one column.", got=f"a second for {level:g}, {name!r}", hint="drop one."
             )
-        found[name] = level
-    return dict(sorted(found.items(), key=lambda item: item[1]))
+        levels[name] = level
+    return dict(sorted(levels.items(), key=lambda item: item[1]))
 
 
 def _check_columns(table: pl.DataFrame, levels: Levels, by: str | None) -> None:
@@ -170,7 +217,7 @@ def _check_columns(table: pl.DataFrame, levels: Levels, by: str | None) -> None:
         raise DataError(
             f"Results to score{f' by {by}' if by else ''} must have the columns {', '.join(NEEDS[by])}.",
             got=f"no {', '.join(missing)} among {', '.join(table.columns)}",
-            hint="score the frame that backtest gives, or rename yours.",
+            hint="score the frame that backtest returns, or rename yours.",
         )
     if not levels and MEAN not in table.columns:
         raise DataError(
@@ -184,7 +231,7 @@ def _check_rows(table: pl.DataFrame) -> None:
     key = [ID, TIME, CUTOFF]
     if not set(key) <= set(table.columns):
         return
-    # Counting is cheaper than marking, and nearly always enough.
+    # Counting is cheaper than marking duplicates, and nearly always enough.
     if table.lazy().select(key).unique().select(pl.len()).collect(engine="streaming").item() < table.height:
         name, time, cutoff = table.filter(pl.struct(key).is_duplicated()).select(key).row(0)
         raise DataError(
@@ -199,7 +246,7 @@ def _check_numbers(table: pl.DataFrame, numbers: Sequence[str]) -> None:
         kind = table.schema[name]
         if not (kind.is_numeric() or kind == pl.Null):
             raise DataError(f"Column {name!r} must hold numbers.", got=f"{kind}", hint="cast or drop it.")
-    # An unknown forecast skipped in silence would flatter the model that could not make it.
+    # Skipping a missing forecast would favour the model that failed to make it.
     known = _number(TARGET).is_not_null()
     rules = {name: known & ~_number(name).is_finite().fill_null(value=False) for name in numbers if name != SCALE}
     broken = table.lazy().select(rule.any().alias(name) for name, rule in rules.items()).collect(engine="streaming")
@@ -210,5 +257,5 @@ def _check_numbers(table: pl.DataFrame, numbers: Sequence[str]) -> None:
             "y must be finite or missing." if name == TARGET else "A forecast must be finite wherever y is there.",
             got=f"{name} = {rows[name][0]} in series {rows[ID][0]!r}{f' at {where}' if where else ''}, "
             f"in {rows.height} rows of {rows[ID].n_unique()} series",
-            hint="set y to missing in rows that shall not be scored.",
+            hint="set y to missing in rows that are not to be scored.",
         )

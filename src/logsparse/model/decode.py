@@ -206,7 +206,7 @@ def decode_two_ways(network: Stepwise[Any], batch: Batch, uniform_BNH: Tensor, l
 
     paths_BNH = between(stepwise.paths_BNH, law.sample(level_HBN))
     quantiles_BQH = between(stepwise.quantiles_BQH, at_once_HBQ)
-    if network.likelihood.whole:
+    if network.likelihood.integer:
         paths_BNH, quantiles_BQH = (paths_BNH + 0.5).floor(), (quantiles_BQH + 0.5).floor()
     return Decoded(paths_BNH, between(stepwise.mean_BH[:, None], law.mean)[:, 0], quantiles_BQH)
 
@@ -314,7 +314,7 @@ def _mixed(law: Distribution, each: int, levels: Sequence[float]) -> Tensor:
     sorted_Xn = _sorted(points_MXk.movedim(0, 1).flatten(1))
     total = sorted_Xn.shape[1]
     place_Q = torch.tensor([level * total - 0.5 for level in levels], device=device).clamp(0, total - 1)
-    if law.family.whole:
+    if law.family.integer:
         return sorted_Xn[:, place_Q.ceil().long()]
     below_Q = place_Q.floor().long()
     low, high = sorted_Xn[:, below_Q], sorted_Xn[:, (below_Q + 1).clamp(max=total - 1)]

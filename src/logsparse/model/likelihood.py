@@ -1,12 +1,15 @@
-"""Raw network outputs (..., P) and a scale v -> the distribution of the next value, in raw units.
+"""Raw network outputs (..., P) and a scale -> the distribution of the next value, in the units of the data.
 
-A family knows its parameters, never the scale: `Likelihood.distribution` multiplies the parameters that carry
-the unit of the data by v, once, and everything after that (density, sample, quantile, mean) is in raw units.
-A missing value must be replaced by any number of the support before `log_density`, and its result masked:
-a NaN that goes in comes back in the gradients even where the result is masked.
+To add a likelihood, write one class with its traits here and add it to `LIKELIHOODS`: settings and defaults read the
+traits. A class does not see the scale: `Likelihood.distribution` multiplies the parameters marked in `scaled` by it
+once, and density, samples, quantiles and mean then follow in the units of the data. `Distribution.quantile` is the
+quantile of one distribution; quantiles of a forecast mix those of all paths (`mixture_quantiles` in model/decode.py).
+
+Missing values: replace them by any number of the support before `log_density`, and mask the result. A NaN would reach
+the gradients even where the result is masked.
 """
 
-# Shapes: `...` any (series, step, path), P parameters of the family, Q quantile levels, S samples.
+# Shapes: ... any (window, path, step), P parameters, Q quantile levels, S samples.
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -25,60 +28,78 @@ from logsparse.errors import ConfigError, DataError
 from logsparse.model.inverse_cdf import negative_binomial_quantile, student_t_quantile
 
 SCALE_FLOOR = 1e-6
-# Nobody knows the mean of a count better than to 1 %, and 1 / dispersion stays in reach of log-gamma.
+# The mean of a count is never known to better than 1 %, and log-gamma of 1 / dispersion stays accurate.
 DISPERSION_FLOOR = 1e-4
 
 
 class Likelihood(ABC):
-    """One family: everything but the scale."""
+    """A family of distributions: its traits, and functions of its parameters."""
 
     name: ClassVar[str]
+    """The value of `ModelConfig.likelihood` that selects it."""
     parameters: ClassVar[tuple[str, ...]]
-    with_unit: ClassVar[tuple[bool, ...]]
-    """Which parameters the scale multiplies."""
-    lowest: ClassVar[float] = -math.inf
-    whole: ClassVar[bool] = False
-    """The support: numbers from `lowest` on, whole numbers only or all."""
+    """Names of the parameters; the first is the location or the mean."""
+    scaled: ClassVar[tuple[bool, ...]]
+    """For each parameter, whether it is multiplied by the scale; the first always is."""
+    support: ClassVar[Literal["real", "nonnegative"]] = "real"
+    """The numbers that have a density."""
+    integer: ClassVar[bool] = False
+    """Whether only whole numbers have a density."""
+    keeps_zero: ClassVar[bool] = False
+    """Whether zero has a meaning of its own, so that values must not be shifted."""
+    scales: ClassVar[tuple[str, ...]] = ("one-plus-mean", "mean", "deviation")
+    """Allowed values of `ModelConfig.scale`; "deviation" subtracts the mean of the history."""
 
     @abstractmethod
     def domain(self, raw: Tensor) -> tuple[Tensor, ...]:
-        """Raw outputs (..., P) -> P valid parameters of shape (...)."""
+        """Map raw outputs (..., P) to P valid parameters of shape (...)."""
 
     @abstractmethod
-    def log_density(self, value: Tensor, *parameters: Tensor) -> Tensor: ...
+    def log_density(self, value: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the log-density, or the log-probability where a value has one."""
 
     @abstractmethod
-    def inverse_cdf(self, uniform: Tensor, *parameters: Tensor) -> Tensor: ...
+    def inverse_cdf(self, uniform: Tensor, *parameters: Tensor) -> Tensor:
+        """Return the quantile at each level in (0, 1)."""
 
     def mean(self, *parameters: Tensor) -> Tensor:
+        """Return the mean; by default the first parameter."""
         return parameters[0]
 
+    @property
+    def lowest(self) -> float:
+        """Lower end of the support."""
+        return 0.0 if self.support == "nonnegative" else -math.inf
+
     def distribution(self, raw: Tensor, scale: Tensor) -> Distribution:
-        """Raw outputs (..., P) and the scale v, which broadcasts against (...)."""
+        """Return the distribution for raw outputs (..., P) and a scale that broadcasts against (...)."""
         if raw.dtype in (torch.bfloat16, torch.float16):
             raw = raw.float()
-        pairs = zip(self.domain(raw), self.with_unit, strict=True)
-        # The first parameter of every family carries the unit, so its shape is the broadcast one.
-        return Distribution(self, tuple(part * scale if unit else part for part, unit in pairs))
+        pairs = zip(self.domain(raw), self.scaled, strict=True)
+        # The first parameter is always scaled, so it has the broadcast shape.
+        return Distribution(self, tuple(part * scale if scaled else part for part, scaled in pairs))
 
     def check(self, values: Tensor) -> None:
-        """Refuse targets that this family cannot have produced; NaN means missing and passes."""
+        """Raise DataError if a value lies outside the support; NaN means missing and passes."""
         bad = values < self.lowest
-        if self.whole:
+        if self.integer:
             bad = bad | ((values != values.floor()) & ~values.isnan())
         if bool(bad.any()):
-            kind = "whole numbers" if self.whole else "numbers"
+            kind = "whole numbers" if self.integer else "numbers"
+            real = [f'"{name}"' for name, family in LIKELIHOODS.items() if family.support == "real"]
             raise DataError(
                 f'The targets of likelihood "{self.name}" must be {kind} from {self.lowest:g} on.',
                 got=f"{values[bad][0].item():g}",
-                hint='choose likelihood "gaussian" or "student-t", or mend the data.',
+                hint=f"choose likelihood {' or '.join(real)}, or correct the data.",
             )
 
 
 class Gaussian(Likelihood):
+    """The normal distribution."""
+
     name = "gaussian"
     parameters = ("mean", "deviation")
-    with_unit = (True, True)
+    scaled = (True, True)
 
     def domain(self, raw: Tensor) -> tuple[Tensor, ...]:
         mean, deviation = raw.unbind(-1)
@@ -95,13 +116,15 @@ class Gaussian(Likelihood):
 
 
 class StudentT(Likelihood):
+    """Student's t with a location, a scale and 2 to 1,000 degrees of freedom."""
+
     name = "student-t"
     parameters = ("location", "scale", "df")
-    with_unit = (True, True, False)
+    scaled = (True, True, False)
 
     def domain(self, raw: Tensor) -> tuple[Tensor, ...]:
         location, scale, df = raw.unbind(-1)
-        # From 2 on there is a variance; from 1000 on the law is the Gaussian.
+        # Above 2 the variance is finite; at 1,000 the distribution is Gaussian in float32.
         return location, softplus(scale) + SCALE_FLOOR, (2 + softplus(df)).clamp(max=1e3)
 
     def log_density(self, value: Tensor, *parameters: Tensor) -> Tensor:
@@ -116,19 +139,22 @@ class StudentT(Likelihood):
 
 
 class NegativeBinomial(Likelihood):
-    """Counts with variance mean + dispersion * mean^2; the scale acts on the mean, dispersion has no unit."""
+    """Counts with variance mean + dispersion * mean^2; the scale multiplies the mean only."""
 
     name = "negative-binomial"
     parameters = ("mean", "dispersion")
-    with_unit = (True, False)
-    lowest, whole = 0.0, True
+    scaled = (True, False)
+    support = "nonnegative"
+    integer = True
+    keeps_zero = True
+    scales = ("one-plus-mean", "mean")
 
     def domain(self, raw: Tensor) -> tuple[Tensor, ...]:
         mean, dispersion = raw.unbind(-1)
         return softplus(mean) + SCALE_FLOOR, softplus(dispersion) + DISPERSION_FLOOR
 
     def log_density(self, value: Tensor, *parameters: Tensor) -> Tensor:
-        # In float64: the three log-gammas are large and nearly cancel.
+        # float64: the three log-gammas are large and nearly cancel.
         count, mean, r = value.double(), parameters[0].double(), 1 / parameters[1].double()
         ways = torch.lgamma(count + r) - torch.lgamma(r) - torch.lgamma(count + 1)
         result = ways - r * torch.log1p(mean / r) - count * torch.log1p(r / mean)
@@ -139,31 +165,33 @@ class NegativeBinomial(Likelihood):
 
 
 class ZeroInflated(Likelihood):
-    """Zero with probability p, else a logistic variable of two halves, each with its scale, cut off below at zero.
+    """Zero with probability p, else a logistic variable with a scale for each half, censored below at zero.
 
-    Two halves, because what is forecast at once leans: no cloudless noon lies far above the others, a cloudy one far
-    below. Density, quantile and mean are elementary and exact in float32, an outlier pulls the location with bounded
-    force and the scale linearly (Gaussian: linearly and squared), and night, dawn (part of the logistic below zero)
-    and full sun (none of it) pass into each other smoothly.
+    Two scales, because distributions several steps ahead are skewed: no clear noon is much brighter than the others,
+    a cloudy one is much darker. Density, quantile and mean are elementary and exact in float32. The gradient of an
+    outlier is bounded for the location and linear for the scale (Gaussian: linear and quadratic). Night, dawn (part of
+    the logistic lies below zero) and full sun (none does) change into each other smoothly.
     """
 
     name = "zero-inflated"
     parameters = ("location", "lower scale", "upper scale", "zero")
-    with_unit = (True, True, True, False)
-    lowest = 0.0
+    scaled = (True, True, True, False)
+    support = "nonnegative"
+    keeps_zero = True
+    scales = ("one-plus-mean", "mean")
 
     def domain(self, raw: Tensor) -> tuple[Tensor, ...]:
         location, lower, upper, zero = raw.unbind(-1)
-        # p stays a logit, so log p and log (1 - p) are exact.
+        # p stays a logit, so that log p and log (1 - p) are exact.
         return location, softplus(lower) + SCALE_FLOOR, softplus(upper) + SCALE_FLOOR, zero
 
     def log_density(self, value: Tensor, *parameters: Tensor) -> Tensor:
-        """Density of a positive value, probability of zero."""
+        """Return the log-density of positive values, the log-probability of zero."""
         location, lower, upper, zero = parameters
         z = (value - location) / torch.where(value < location, lower, upper)
         above = math.log(2) - torch.log(lower + upper) + logsigmoid(z) + logsigmoid(-z) + logsigmoid(-zero)
-        # What is cut off: the end of the lower half, or all of it and the beginning of the upper one. Logarithms of
-        # shares, not of scales: they must not round differently in another unit.
+        # The censored part: the end of the lower half, or all of it and the beginning of the upper half. Logarithms of
+        # ratios, not of scales, so that rounding does not depend on the unit.
         end = torch.log(2 * lower / (lower + upper)) + logsigmoid(-location.clamp(min=0) / lower)
         more = torch.log((lower - upper * torch.tanh(location.clamp(max=0) / (2 * upper))) / (lower + upper))
         cut = torch.where(location > 0, end, more)
@@ -173,8 +201,8 @@ class ZeroInflated(Likelihood):
     def inverse_cdf(self, uniform: Tensor, *parameters: Tensor) -> Tensor:
         location, lower, upper, zero = parameters
         rest, both = uniform - torch.sigmoid(zero), 2 * torch.sigmoid(-zero)
-        # Shares of each half, in units that make its median the location: from both ends, so that none cancels. Of the
-        # scales only their ratio counts: a product of two would overflow where the data are large.
+        # Level within each half, counted from its own end so that nothing cancels: 1/2 is the location. Only ratios of
+        # scales are used: a product of two would overflow where the data are large.
         below, above = rest / both * (1 + upper / lower), (1 - uniform) / both * (1 + lower / upper)
         value = torch.where(below < above, location + lower * _logit(below), location - upper * _logit(above))
         return torch.where(rest > 0, value.clamp(min=0), 0.0)
@@ -190,31 +218,31 @@ class ZeroInflated(Likelihood):
 
 @dataclass(frozen=True)
 class Distribution:
-    """A family with parameters of shape (...) in raw units."""
+    """A family with parameters of shape (...), in the units of the data."""
 
     family: Likelihood
     parameters: tuple[Tensor, ...]
 
     def log_density(self, value: Tensor) -> Tensor:
-        """Log-density of raw values; shape (...)."""
+        """Return the log-density of values, of shape (...)."""
         return self.family.log_density(value, *self.parameters)
 
     def sample(self, uniform: Tensor) -> Tensor:
-        """Uniform draws -> values, by the inverse distribution function: the same draw gives the same value.
+        """Map uniform draws to values by the inverse distribution function: equal draws give equal values.
 
-        The draws broadcast against (...). 0 and 1, which generators of float32 do return, are moved inwards.
+        The draws broadcast against (...). 0 and 1, which float32 generators can return, are moved inwards.
         """
         half = torch.finfo(uniform.dtype).eps / 2
         values = self.family.inverse_cdf(uniform.clamp(half / 2, 1 - half), *self.parameters)
         return values.to(self.parameters[0].dtype)
 
     def draw(self, samples: int, generator: torch.Generator) -> Tensor:
-        """Independent samples of shape (S, ...)."""
+        """Draw independent samples of shape (S, ...)."""
         first = self.parameters[0]
         return self.sample(torch.rand((samples, *first.shape), generator=generator, device=first.device))
 
     def quantile(self, levels: Sequence[float]) -> Tensor:
-        """Values of shape (..., Q) at the levels, each between 0 and 1."""
+        """Return quantiles of shape (..., Q) at levels between 0 and 1."""
         for level in levels:
             if not 0 < level < 1:
                 raise ConfigError(
@@ -223,27 +251,28 @@ class Distribution:
                     hint="use numbers such as 0.1, 0.5, 0.9.",
                 )
         first = self.parameters[0]
-        # float64: 0.9 and 1 - 1e-9 are what was asked for, their float32 neighbours are not.
+        # float64 keeps levels such as 1 - 1e-9 apart from 1.
         return self.at(torch.tensor(levels, dtype=torch.float64, device=first.device))
 
     def at(self, level_Q: Tensor) -> Tensor:
-        """Values of shape (..., Q) at levels that broadcast against it."""
+        """Return quantiles of shape (..., Q) at levels that broadcast against it."""
         first = self.parameters[0]
         return self.family.inverse_cdf(level_Q, *(part.unsqueeze(-1) for part in self.parameters)).to(first.dtype)
 
     @property
     def mean(self) -> Tensor:
+        """Mean, of shape (...)."""
         return self.family.mean(*self.parameters)
 
 
 def _logit(share: Tensor) -> Tensor:
-    """Of a share up to a half; what is more belongs to the other half of the law."""
+    """Return the logit of a level up to 1/2; levels above belong to the other half and are clamped."""
     share = share.clamp(1e-30, 0.5)
     return torch.log(share) - torch.log1p(-share)
 
 
 def _log_gamma_half_step(a: Tensor) -> Tensor:
-    """log(gamma(a + 1/2) / gamma(a)) for a >= 1; as a difference of log-gammas float32 would lose it."""
+    """Return log(gamma(a + 1/2) / gamma(a)) for a >= 1; a difference of log-gammas would cancel in float32."""
     shifts = torch.zeros_like(a)
     for step in range(4):
         shifts = shifts - torch.log1p(0.5 / (a + step))
@@ -251,17 +280,17 @@ def _log_gamma_half_step(a: Tensor) -> Tensor:
     return shifts + 0.5 * torch.log(b) - 1 / (8 * b) + 1 / (192 * b**3) - 1 / (640 * b**5)
 
 
-LIKELIHOODS: dict[str, Likelihood] = {
-    family.name: family for family in (Gaussian(), StudentT(), NegativeBinomial(), ZeroInflated())
+LIKELIHOODS: dict[str, type[Likelihood]] = {
+    family.name: family for family in (Gaussian, StudentT, NegativeBinomial, ZeroInflated)
 }
 
 
 def likelihood(name: str) -> Likelihood:
-    """The family of this name."""
+    """Return the family of this name."""
     if name not in LIKELIHOODS:
         raise ConfigError(
             "The likelihood must be a known one.",
             got=f'"{name}"',
             hint=suggest(name, LIKELIHOODS, f"choose one of {', '.join(LIKELIHOODS)}."),
         )
-    return LIKELIHOODS[name]
+    return LIKELIHOODS[name]()

@@ -1,1 +1,1 @@
-"""Result frame of a backtest -> one page that can be mailed: numbers, words, charts, and the page around them."""
+"""Result frame of a backtest -> one self-contained HTML page: numbers, charts, text."""

@@ -1,4 +1,4 @@
-"""Arrays -> the figures of a report -> SVG text that stands within a page."""
+"""Arrays -> the figures of a report -> SVG text to embed in a page."""
 
 from __future__ import annotations
 
@@ -20,27 +20,40 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GREY, MUTED = "#8a94a1", "#5c6775"
-# Inches: as wide as a telephone or half a page, and as wide as a page. Text keeps its size in both.
+# Figure sizes in inches: a phone or half a page, and a full page. Text has the same size in both.
 NARROW, WIDE = (4.2, 2.6), (8.8, 2.7)
-# Beyond so many, dots would melt into a fat line.
-DOTS_SHOWN = 31
-# Ticks of years, months, days, hours, minutes, seconds; and where the next larger unit begins.
+# With more steps than this, the line is drawn without markers.
+MARKERS_SHOWN = 31
+# Colours of matplotlib -> variables of the page, which has a light and a dark theme.
+COLOURS = {
+    INK: "--ink",
+    "#000000": "--ink",
+    "#262626": "--ink",
+    "#b0b0b0": "--naive",
+    FORECAST: "--forecast",
+    TRUTH: "--truth",
+    GREY: "--naive",
+    MUTED: "--muted",
+}
+# An SVG of more characters than this is embedded as PNG.
+LARGEST = 400_000
+# Tick formats of years, months, days, hours, minutes, seconds; and of ticks at which the next larger unit begins.
 _TICKS = ["%Y", "%b", "%d %b", "%H:%M", "%H:%M", "%M:%S"]
 _FIRST_TICKS = ["", "%Y", "%d %b", "%d %b", "%H:%M", "%H:%M"]
 
 Errors = Sequence[float | None]
 
 
-def steps_chart(steps: Sequence[int], ours: Errors, theirs: Errors | None, name: str) -> Figure:
-    """Error against the step of the horizon."""
+def steps_chart(steps: Sequence[int], errors: Errors, naive: Errors | None, name: str) -> Figure:
+    """Draw the error against the step of the horizon."""
     from matplotlib.ticker import MaxNLocator
 
     figure, axes = new_figure(*NARROW)
-    marker = "o" if len(steps) <= DOTS_SHOWN else ""
-    if theirs is not None:
+    marker = "o" if len(steps) <= MARKERS_SHOWN else ""
+    if naive is not None:
         axes.plot(
             steps,
-            np.array(theirs, np.float64),
+            np.array(naive, np.float64),
             color=GREY,
             linewidth=1.4,
             marker=marker,
@@ -48,7 +61,7 @@ def steps_chart(steps: Sequence[int], ours: Errors, theirs: Errors | None, name:
             label="seasonal naive",
         )
     axes.plot(
-        steps, np.array(ours, np.float64), color=FORECAST, linewidth=1.8, marker=marker, markersize=3.5, label=name
+        steps, np.array(errors, np.float64), color=FORECAST, linewidth=1.8, marker=marker, markersize=3.5, label=name
     )
     axes.set_ylim(bottom=0)
     if len(steps) == 1:
@@ -60,11 +73,11 @@ def steps_chart(steps: Sequence[int], ours: Errors, theirs: Errors | None, name:
 
 
 def calibration_chart(levels: Sequence[Level]) -> Figure:
-    """The share of values below each quantile against its level."""
+    """Draw the share of values below each quantile against its level."""
     figure, axes = new_figure(*NARROW)
-    axes.plot([0, 100], [0, 100], color=GREY, linewidth=1.2, linestyle=(0, (4, 3)), label="as promised")
-    at, seen = [100 * entry.level for entry in levels], [100 * entry.observed for entry in levels]
-    axes.plot(at, seen, color=FORECAST, linewidth=1.8, marker="o", markersize=4.5, label="observed")
+    axes.plot([0, 100], [0, 100], color=GREY, linewidth=1.2, linestyle=(0, (4, 3)), label="ideal")
+    nominal, observed = [100 * entry.level for entry in levels], [100 * entry.observed for entry in levels]
+    axes.plot(nominal, observed, color=FORECAST, linewidth=1.8, marker="o", markersize=4.5, label="observed")
     axes.set_xlim(0, 100)
     axes.set_ylim(0, 100)
     axes.set_xticks(range(0, 101, 20), [f"{tick} %" for tick in range(0, 101, 20)])
@@ -75,34 +88,34 @@ def calibration_chart(levels: Sequence[Level]) -> Figure:
 
 
 def fan_chart(windows: Sequence[Window], levels: Sequence[float], size: tuple[float, float]) -> Figure:
-    """Each window's fan, the truth over all of them, and seasonal naive thinly beside."""
+    """Draw the fan of each window, the actual values over all windows, and seasonal naive as a thin line."""
     figure, axes = new_figure(*size)
     whole = joined(windows)
-    # Windows of one step each make one band together.
+    # Windows of one step are joined into one band.
     fans = whole if max(len(window.times) for window in windows) == 1 else joined(windows, apart=True)
     if fans.naive_H is not None:
         _line(axes, fans.times, fans.naive_H, "seasonal naive", color=GREY, linewidth=1, linestyle=(0, (2, 2)))
     if len(fans.times) == 1:
-        _upright(axes, fans, levels)
+        _draw_one_step(axes, fans, levels)
     else:
         draw_fan(axes, fans.times, levels, fans.quantiles_QH)
     if 0.5 not in levels and fans.mean_H is not None:
         _line(axes, fans.times, fans.mean_H, "mean", color=FORECAST, linewidth=1.6)
-    _line(axes, whole.times, whole.truth_H, "truth", color=INK, linewidth=1.2)
-    _name_times(axes, whole.times)
+    _line(axes, whole.times, whole.truth_H, "actual", color=INK, linewidth=1.2)
+    _format_times(axes, whole.times)
     _finish(axes, 3 if size == NARROW else 6)
     return figure
 
 
 def losses_chart(rows: Sequence[Mapping[str, float]], size: tuple[float, float]) -> Figure:
-    """Training and validation loss, in the looks of the others."""
+    """Draw training and validation loss in the style of the other charts."""
     figure = draw_losses(rows, size)
     _finish(figure.axes[0])
     return figure
 
 
 def joined(windows: Sequence[Window], *, apart: bool = False) -> Window:
-    """Windows as one; an empty cell keeps a line from leaping over a gap, or (`apart`) to the next window at all."""
+    """Join windows into one, with an empty cell in each gap (`apart`: between any two), which breaks the line."""
     parts = [windows[0]]
     for early, late in pairwise(windows):
         if apart or late.times[0] - early.times[-1] > 1.5 * _usual_step(windows):
@@ -125,27 +138,27 @@ def _usual_step(windows: Sequence[Window]) -> Any:
 
 
 def _empty_like(window: Window) -> Window:
-    nothing = np.full(1, np.nan)
+    empty = np.full(1, np.nan)
     return Window(
         window.times[-1:],
-        nothing,
+        empty,
         np.full((len(window.quantiles_QH), 1), np.nan),
-        None if window.mean_H is None else nothing,
-        None if window.naive_H is None else nothing,
+        None if window.mean_H is None else empty,
+        None if window.naive_H is None else empty,
     )
 
 
-def _line(axes: Axes, times: Any, values: Any, label: str, **look: Any) -> None:
-    """A line; values without a neighbour, which a line cannot show, as dots."""
-    axes.plot(times, values, label=label, **look)
-    seen = np.concatenate([[False], ~np.isnan(values), [False]])
-    alone = seen[1:-1] & ~seen[:-2] & ~seen[2:]
-    if alone.any():
-        axes.plot(times[alone], values[alone], "o", color=look["color"], markersize=4)
+def _line(axes: Axes, times: Any, values: Any, label: str, **style: Any) -> None:
+    """Draw a line; isolated values, which a line cannot show, become dots."""
+    axes.plot(times, values, label=label, **style)
+    known = np.concatenate([[False], ~np.isnan(values), [False]])
+    isolated = known[1:-1] & ~known[:-2] & ~known[2:]
+    if isolated.any():
+        axes.plot(times[isolated], values[isolated], "o", color=style["color"], markersize=4)
 
 
-def _upright(axes: Axes, band: Window, levels: Sequence[float]) -> None:
-    """The fan of one single step."""
+def _draw_one_step(axes: Axes, band: Window, levels: Sequence[float]) -> None:
+    """Draw the fan of a single step as vertical bars."""
     for low in range(len(levels) // 2):
         if np.isclose(levels[low] + levels[-1 - low], 1):
             ends = band.quantiles_QH[low], band.quantiles_QH[-1 - low]
@@ -154,19 +167,19 @@ def _upright(axes: Axes, band: Window, levels: Sequence[float]) -> None:
         _line(axes, band.times, band.quantiles_QH[list(levels).index(0.5)], "median", color=FORECAST)
 
 
-def _name_times(axes: Axes, times: Any) -> None:
+def _format_times(axes: Axes, times: Any) -> None:
     if np.issubdtype(times.dtype, np.datetime64):
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
         locator = AutoDateLocator(minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
-        look = {"formats": _TICKS, "zero_formats": _FIRST_TICKS, "show_offset": False}
+        formats = {"formats": _TICKS, "zero_formats": _FIRST_TICKS, "show_offset": False}
         axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, **look))  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, **formats))  # type: ignore[no-untyped-call]
     axes.margins(x=0.01)
 
 
 def _finish(axes: Axes, columns: int = 3) -> None:
-    """Quiet ticks, and a legend above that names each look once."""
+    """Style ticks and spines, and put a legend above the axes, one entry per label."""
     axes.tick_params(length=0, labelsize=9, labelcolor=MUTED)
     for label in (axes.xaxis.label, axes.yaxis.label):
         label.set(color=MUTED, fontsize=9)
@@ -176,34 +189,16 @@ def _finish(axes: Axes, columns: int = 3) -> None:
     axes.spines[["left", "bottom"]].set_linewidth(0.6)
     handles, labels = axes.get_legend_handles_labels()
     named = dict(zip(reversed(labels), reversed(handles), strict=True))
-    look = {"frameon": False, "fontsize": 9, "labelcolor": MUTED, "handlelength": 1.4, "columnspacing": 1.2}
+    style = {"frameon": False, "fontsize": 9, "labelcolor": MUTED, "handlelength": 1.4, "columnspacing": 1.2}
     place = {"bbox_to_anchor": (0, 1), "borderaxespad": 0.2, "ncols": columns}
-    axes.legend([*named.values()], [*named], loc="lower left", **place, **look)
+    axes.legend([*named.values()], [*named], loc="lower left", **place, **style)
 
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-# Drawn colour -> the page's, which knows light and dark.
-COLOURS = {
-    INK: "--ink",
-    "#000000": "--ink",
-    "#262626": "--ink",
-    "#b0b0b0": "--naive",
-    FORECAST: "--forecast",
-    TRUTH: "--truth",
-    GREY: "--naive",
-    MUTED: "--muted",
-}
-# A picture of more characters than this is sent as points instead of lines.
-LARGEST = 400_000
-
-
-def inline(figure: Figure, *, key: str, says: str, foreign: bool = False) -> Markup:
-    """The figure as it is (`foreign`, on white paper) or in the page's colours; `key` tells its ids from others'."""
+def inline(figure: Figure, *, key: str, alt: str, foreign: bool = False) -> Markup:
+    """Return the figure as SVG in the page's colours, or in its own on white (`foreign`); `key` prefixes its ids."""
     text = _svg(figure, key, transparent=not foreign)
     if len(text) > LARGEST:
-        return _points(figure, says)
+        return _png(figure, alt)
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL)
     text = re.sub(r'\bid="', f'id="{key}-', text)
@@ -213,10 +208,10 @@ def inline(figure: Figure, *, key: str, says: str, foreign: bool = False) -> Mar
         for drawn, name in COLOURS.items():
             text = text.replace(drawn, f"var({name})")
     view = re.search(r'viewBox="[^"]*"', text)
-    assert view, "matplotlib always writes one"
+    assert view, "matplotlib always writes a viewBox"
     rest = text[text.index(">") + 1 :]
     kind = "paper" if foreign else "drawn"
-    return Markup(f'<svg class="{kind}" {view[0]} role="img" aria-label="{escape(says)}">{rest.strip()}')  # noqa: S704
+    return Markup(f'<svg class="{kind}" {view[0]} role="img" aria-label="{escape(alt)}">{rest.strip()}')  # noqa: S704
 
 
 def _svg(figure: Figure, key: str, *, transparent: bool) -> str:
@@ -230,12 +225,12 @@ def _svg(figure: Figure, key: str, *, transparent: bool) -> str:
 
 
 def _rounded(path: re.Match[str]) -> str:
-    """Hundredths of a point are enough."""
+    """Round the coordinates of a path to hundredths of a point."""
     return re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), path[0])
 
 
-def _points(figure: Figure, says: str) -> Markup:
+def _png(figure: Figure, alt: str) -> Markup:
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=150)
     data = base64.b64encode(file.getvalue()).decode()
-    return Markup('<img class="paper" alt="{}" src="data:image/png;base64,{}">').format(says, data)
+    return Markup('<img class="paper" alt="{}" src="data:image/png;base64,{}">').format(alt, data)

@@ -1,4 +1,7 @@
-"""Result frame of a backtest -> the numbers of its report, and the few windows that it has room to draw."""
+"""Result frame of a backtest -> the numbers of its report, and the series and windows that it draws.
+
+H steps of a window, Q quantile levels.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,20 @@ from logsparse.data.times import from_text
 from logsparse.errors import DataError
 from logsparse.evaluation.metrics import MEAN, STEP, quantile_columns, score
 
-# What seasonal naive is scored by too; it has no quantiles. In a table of scores its columns begin with this.
+# Scores of seasonal naive, which has no quantiles; in a table of scores their columns have this prefix.
 POINT_SCORES = ("nd", "mase", "mae", "rmse")
-BESIDE = "naive_"
-# One of the last two has a value wherever anything can be scored.
+NAIVE_PREFIX = "naive_"
+# In order of preference. If anything can be scored, one of the last two has a value.
 RANKINGS = ("mase", "nd", "wql", "mae", "crps_quantiles")
+# Most steps of a series that are drawn.
+STEPS_SHOWN = 720
+
+Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Level:
-    """How many values lay below a quantile, and how many equal it exactly (`tied`, counted in proportion)."""
+    """Share of values below a quantile (`observed`, ties in proportion), and share equal to it (`tied`)."""
 
     level: float
     observed: float
@@ -34,15 +41,15 @@ class Level:
 
 @dataclass(frozen=True)
 class Interval:
-    """A central interval: what it promises, what it held (ends included), its width as a share of mean |y|."""
+    """A central interval: nominal and observed coverage (ends included), and width as a share of mean |y|."""
 
-    promised: float
-    held: float
+    nominal: float
+    coverage: float
     width: float | None
 
 
 class Results:
-    """A checked result frame that answers for its numbers."""
+    """A validated result frame, and the numbers computed from it."""
 
     def __init__(self, frame: Any) -> None:
         table, _ = from_native(frame, ids=ID)
@@ -63,72 +70,73 @@ class Results:
                 )
         if not score(self.table)["count"].item():
             raise DataError(
-                "A report needs values of y to judge the forecasts by.",
+                "A report needs values of y to score the forecasts.",
                 got=f"none in {self.table.height:,} rows",
-                hint="report on what backtest gives, over a span that has values.",
+                hint="report on the result of backtest, over a span that has values.",
             )
         known = self.table[TARGET].is_not_nan() & self.table[TARGET].is_not_null()
         naive = self.table.filter(known)[NAIVE].cast(pl.Float64, strict=False) if self.with_naive else pl.Series([0.0])
         if not naive.is_finite().fill_null(value=False).all():
             raise DataError(
-                f"{NAIVE} must be finite wherever y is there.",
+                f"{NAIVE} must be finite wherever y has a value.",
                 got="missing or infinite values",
                 hint=f"drop the column {NAIVE} to report without it.",
             )
 
     @cached_property
     def overall(self) -> dict[str, Any]:
-        """Each score, and seasonal naive's under `naive_...`."""
+        """Return each score; those of seasonal naive have the prefix `naive_`."""
         return self.scores(None).row(0, named=True)
 
     def scores(self, by: str | None) -> pl.DataFrame:
-        """`score` of the frame, with columns `naive_nd`, ... where seasonal naive is there."""
-        ours: pl.DataFrame = score(self.table, by=by)
+        """Return `score` of the frame, with columns such as `naive_nd` if there is a seasonal naive forecast."""
+        scores: pl.DataFrame = score(self.table, by=by)
         if not self.with_naive:
-            return ours
+            return scores
         keys = [name for name in (ID, TIME, CUTOFF, TARGET, SCALE) if name in self.table.columns]
         naive: pl.DataFrame = score(self.table.select(*keys, pl.col(NAIVE).alias(MEAN)), by=by)
-        shared = [pl.col(name).alias(BESIDE + name) for name in POINT_SCORES if name in ours.columns]
-        theirs = naive.select(*shared, *([by] if by else []))
-        return ours.join(theirs, on=by, how="left", maintain_order="left") if by else ours.hstack(theirs)
+        shared = [pl.col(name).alias(NAIVE_PREFIX + name) for name in POINT_SCORES if name in scores.columns]
+        naive = naive.select(*shared, *([by] if by else []))
+        return scores.join(naive, on=by, how="left", maintain_order="left") if by else scores.hstack(naive)
 
     @cached_property
     def mean_size(self) -> float:
-        """Mean |y|, the unit of errors that can be compared."""
+        """Return mean |y|, the unit in which errors are comparable."""
         return float(self._values().select(pl.col(TARGET).abs().mean()).collect().item())
 
     def _values(self) -> pl.LazyFrame:
-        """The values of y that are there, and their quantiles; lazy, so that a large frame is not copied."""
+        """Return the observed values of y and their quantiles; lazy, so that a large frame is not copied."""
         numbers = pl.col(TARGET, *self.levels).cast(pl.Float64).fill_nan(None)
         return self.table.lazy().select(numbers).filter(pl.col(TARGET).is_not_null())
 
     @cached_property
     def by_step(self) -> pl.DataFrame:
-        """step, error, naive_error: MAE (CRPS without a point forecast) as a share of mean |y|, unless every y is 0.
+        """Return step, error, naive_error: MAE (CRPS without a point forecast) divided by mean |y| unless that is 0.
 
-        The whole span's mean |y|, not the step's own: values that are 0 every night would make an error infinite.
+        mean |y| is over all steps: with values that are 0 every night, a mean per step could be 0.
         """
         scores = self.scores(STEP)
-        ours = "mae" if "mae" in scores.columns else "crps_quantiles"
-        found = {name: new for name, new in {ours: "error", f"{BESIDE}mae": "naive_error"}.items() if name in scores}
-        return scores.select(STEP, *(pl.col(name).alias(new) / (self.mean_size or 1.0) for name, new in found.items()))
+        error = "mae" if "mae" in scores.columns else "crps_quantiles"
+        renamed = {error: "error", f"{NAIVE_PREFIX}mae": "naive_error"}
+        unit = self.mean_size or 1.0
+        return scores.select(STEP, *(pl.col(name).alias(new) / unit for name, new in renamed.items() if name in scores))
 
     @cached_property
     def by_series(self) -> pl.DataFrame:
-        """Scores a series, the best first; those without a value of the ranking score come last."""
+        """Return the scores per series, best first; series without a value of the ranking score come last."""
         return self.scores(ID).sort(self.ranking, nulls_last=True, maintain_order=True)
 
     @cached_property
     def ranking(self) -> str:
-        """The score by which series are compared: one without a unit where there is one."""
+        """Return the name of the score by which series are ranked: one without a unit, if available."""
         return next(name for name in RANKINGS if self.overall.get(name) is not None)
 
     @cached_property
     def calibration(self) -> list[Level]:
-        """Of each quantile, from the lowest.
+        """Return the calibration of each quantile, in rising order.
 
-        A value that equals several quantiles, as a zero that was foreseen does, is spread evenly over their levels: a
-        forecast that is exactly right counts neither as too high nor as too low.
+        A value that equals several quantiles, such as a zero predicted exactly, is spread evenly over their levels:
+        an exact forecast counts neither as too high nor as too low.
         """
         y = pl.col(TARGET)
         lower = pl.max_horizontal(
@@ -137,30 +145,31 @@ class Results:
         upper = pl.min_horizontal(
             pl.when(y < pl.col(name)).then(level).otherwise(1) for name, level in self.levels.items()
         )
-        found = self._values().with_columns(lower.alias("lower"), (upper - lower).alias("apart"))
+        bounds = self._values().with_columns(lower.alias("lower"), (upper - lower).alias("apart"))
         shares: dict[str, pl.Expr] = {}
         for name, level in self.levels.items():
-            # Where quantiles cross, nothing lies between the two.
+            # Crossing quantiles can leave no distance between the bounds.
             part = pl.when(pl.col("apart") > 0).then((level - pl.col("lower")) / pl.col("apart")).otherwise(0.5)
             below = pl.when(y == pl.col(name)).then(part.clip(0, 1)).otherwise(y < pl.col(name))
             shares |= {f"observed {name}": below.mean(), f"tied {name}": (y == pl.col(name)).mean()}
-        row = found.select(**shares).collect(engine="streaming").row(0, named=True)
+        row = bounds.select(**shares).collect(engine="streaming").row(0, named=True)
         return [Level(level, row[f"observed {name}"], row[f"tied {name}"]) for name, level in self.levels.items()]
 
     @cached_property
     def intervals(self) -> list[Interval]:
-        """Central intervals, the narrowest first."""
-        found = [name.removeprefix("coverage_") for name in self.overall if name.startswith("coverage_")]
-        both = [(float(name) / 100, self.overall[f"coverage_{name}"], self.overall[f"width_{name}"]) for name in found]
-        return [Interval(*parts) for parts in sorted(both)]
+        """Return the central intervals, narrowest first."""
+        names = [name.removeprefix("coverage_") for name in self.overall if name.startswith("coverage_")]
+        parts = [(float(name) / 100, self.overall[f"coverage_{name}"], self.overall[f"width_{name}"]) for name in names]
+        return [Interval(*part) for part in sorted(parts)]
 
     @cached_property
-    def beaten(self) -> tuple[int, int] | None:
-        """On how many series the model's MAE is below seasonal naive's, and of how many."""
-        if not {"mae", f"{BESIDE}mae"} <= set(self.overall):
+    def wins(self) -> tuple[int, int] | None:
+        """Return the number of series on which the model's MAE is below seasonal naive's, and that of all series."""
+        naive = f"{NAIVE_PREFIX}mae"
+        if not {"mae", naive} <= set(self.overall):
             return None
-        pair = self.by_series.select("mae", f"{BESIDE}mae").drop_nulls()
-        return int((pair["mae"] < pair[f"{BESIDE}mae"]).sum()), pair.height
+        pair = self.by_series.select("mae", naive).drop_nulls()
+        return int((pair["mae"] < pair[naive]).sum()), pair.height
 
 
 def _check_columns(table: pl.DataFrame, levels: set[str]) -> None:
@@ -169,23 +178,15 @@ def _check_columns(table: pl.DataFrame, levels: set[str]) -> None:
         missing.append("mean or quantiles such as q0.5")
     if missing:
         raise DataError(
-            "Results to report on must have the columns unique_id, ds, cutoff, y and a forecast.",
+            "Results must have the columns unique_id, ds, cutoff, y and a forecast.",
             got=f"no {', '.join(missing)} among {', '.join(table.columns) or 'no columns'}",
-            hint="report on the frame that backtest gives, or rename the columns of yours.",
+            hint="report on the frame that backtest returns, or rename the columns.",
         )
-
-
-# H steps of a window, Q quantile levels
-
-# Steps of a series that can be told apart on a page.
-STEPS_SHOWN = 720
-
-Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Window:
-    """What was forecast at one cutoff, and what came."""
+    """The forecast at one cutoff, and the actual values."""
 
     times: NDArray[Any]
     truth_H: Doubles
@@ -196,7 +197,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Shown:
-    """A series to draw: which one it is among all, its error, and its windows from old to new."""
+    """A series to draw: its role (best, median, worst), its error, and its windows from old to new."""
 
     role: str
     name: Any
@@ -206,7 +207,7 @@ class Shown:
 
 
 def shown_series(results: Results) -> list[Shown]:
-    """The best, the median and the worst series; fewer where there are fewer."""
+    """Return the best, the median and the worst series; fewer if there are fewer than three."""
     ranked = results.by_series
     count = ranked[results.ranking].drop_nulls().len()
     roles = {0: "Best", (count - 1) // 2: "Median", count - 1: "Worst"}
@@ -220,11 +221,11 @@ def shown_series(results: Results) -> list[Shown]:
 def _shown(results: Results, role: str, name: Any, error: float | None) -> Shown:
     rows = results.table.filter(pl.col(ID) == name).sort(CUTOFF, TIME)
     parts = rows.partition_by(CUTOFF, maintain_order=True)
-    return Shown(role, name, error, [_window(results, part) for part in _apart(parts)], len(parts))
+    return Shown(role, name, error, [_window(results, part) for part in _without_overlap(parts)], len(parts))
 
 
-def _apart(parts: list[pl.DataFrame]) -> list[pl.DataFrame]:
-    """The newest windows that do not overlap, as many as there is room for; of a very long one, every so many steps."""
+def _without_overlap(parts: list[pl.DataFrame]) -> list[pl.DataFrame]:
+    """Return the newest windows that do not overlap, up to `STEPS_SHOWN` steps; longer windows are thinned."""
     kept: list[pl.DataFrame] = []
     room = STEPS_SHOWN
     for part in reversed(parts):
@@ -241,7 +242,7 @@ def _window(results: Results, part: pl.DataFrame) -> Window:
         return np.where(np.isfinite(values), values, np.nan)
 
     return Window(
-        _on_the_wall(part[TIME]).to_numpy(),
+        _local_times(part[TIME]).to_numpy(),
         numbers(TARGET),
         np.array([numbers(name) for name in results.levels]).reshape(len(results.levels), part.height),
         numbers(MEAN) if MEAN in part.columns else None,
@@ -249,12 +250,12 @@ def _window(results: Results, part: pl.DataFrame) -> Window:
     )
 
 
-def _on_the_wall(times: pl.Series) -> pl.Series:
-    """Times of a zone as its clocks show them: a chart knows no zones."""
+def _local_times(times: pl.Series) -> pl.Series:
+    """Return local times without their zone: matplotlib would draw them in UTC."""
     return times.dt.replace_time_zone(None) if isinstance(times.dtype, pl.Datetime) else times
 
 
-def when(time: Any) -> str:
-    """A time as people write it, without seconds that are none."""
+def format_time(time: Any) -> str:
+    """Return the time as text, without seconds if they are zero."""
     text = str(time)
     return text[:16] if text[16:] in (":00", ":00.000000") else text

@@ -1,4 +1,4 @@
-"""Result frame of a backtest, and the model if at hand -> one HTML file that opens anywhere and can be mailed."""
+"""Result frame of a backtest, and optionally the model -> one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -18,23 +18,39 @@ from logsparse.errors import ConfigError, DataError
 from logsparse.evaluation.metrics import STEP
 from logsparse.forecast import Forecaster
 from logsparse.reporting.charts import NARROW, WIDE, calibration_chart, fan_chart, inline, losses_chart, steps_chart
-from logsparse.reporting.numbers import BESIDE, Interval, Level, Results, Shown, shown_series, when
+from logsparse.reporting.numbers import NAIVE_PREFIX, Interval, Level, Results, Shown, format_time, shown_series
 from logsparse.storage import unwritable, write_whole
 
 NAIVE_NAME = "seasonal naive"
-NOTHING = "\N{EN DASH}"
-# A long id or setting tells nothing more after so many characters.
+TEMPLATE = "report.html.j2"
+DASH = "\N{EN DASH}"
+# Longer ids and settings are cut to this many characters.
 LONGEST = 120
-# Coverage within so many points of what was promised is as good as can be told from a few weeks.
-CLOSE = 0.03
-# From here on "times" tells more than a percentage.
-MANY = 3
+# Most rows of a table.
+ROWS_SHOWN = 50
+# Coverage this close to nominal counts as calibrated: a few weeks of data do not resolve smaller differences.
+TOLERANCE = 0.03
+# A larger ratio of errors is given as a multiple, not as a percentage.
+LARGEST_PERCENTAGE = 3
+# In the order of the table: scores that seasonal naive has too come first.
+MEANINGS = {
+    "nd": ("ND", "sum of |error| divided by the sum of |y|"),
+    "mase": ("MASE", "mean |error| divided by that of seasonal naive before the cutoff"),
+    "mae": ("MAE", "mean |error|, in units of y"),
+    "rmse": ("RMSE", "root mean squared error of the mean, in units of y"),
+    "R0.9": ("R0.9", "loss of the 0.9 quantile divided by the sum of |y|"),
+    "wql": ("wQL", "mean loss of all quantiles divided by the sum of |y|"),
+    "crps_quantiles": ("CRPS", "mean loss of all quantiles, in units of y"),
+}
+COLUMNS = ("nd", f"{NAIVE_PREFIX}nd", "mase", "rmse", f"{NAIVE_PREFIX}rmse", "coverage_80")
+
+Section = dict[str, Any]
 
 
-def figure(value: float | None) -> str:
-    """Three digits that count; a dash where there is no value."""
+def format_number(value: float | None) -> str:
+    """Return the value with three significant digits, or a dash for None and NaN."""
     if value is None or math.isnan(value):
-        return NOTHING
+        return DASH
     size = abs(value)
     if size != 0 and (size >= 1e7 or size < 1e-4 or math.isinf(size)):
         return f"{value:.3g}"
@@ -45,80 +61,80 @@ def figure(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    return NOTHING if share is None else f"{100 * share:.1f} %"
+    return DASH if share is None else f"{100 * share:.1f} %"
 
 
 def count(number: int, word: str, many: str | None = None) -> str:
     return f"{number:,} {word if number == 1 else many or word + 's'}"
 
 
-def change(ours: float | None, theirs: float | None) -> str:
-    """How far one error lies from another, short: -69.3 %."""
-    if ours is None or not theirs:
+def change(error: float | None, naive: float | None) -> str:
+    """Return the difference between two errors, such as -69.3 %."""
+    if error is None or not naive:
         return ""
-    ratio = ours / theirs
-    return f"{ratio:,.1f} times" if ratio > MANY else _signed(100 * (ratio - 1))
+    ratio = error / naive
+    return f"{ratio:,.1f} times" if ratio > LARGEST_PERCENTAGE else _signed(100 * (ratio - 1))
 
 
 def _signed(percentage: float) -> str:
     return "0 %" if percentage == 0 else f"{percentage:+.1f} %".replace("-", "\N{MINUS SIGN}")
 
 
-def verdict(name: str, ours: float | None, theirs: float | None) -> str:
-    """The report in a few large words."""
-    if ours is None or not theirs:
-        return f"{name} {figure(ours)}"
-    ratio = ours / theirs
-    if ratio > MANY:
+def verdict(name: str, error: float | None, naive: float | None) -> str:
+    """Return the result in a few words, the largest of the page."""
+    if error is None or not naive:
+        return f"{name} {format_number(error)}"
+    ratio = error / naive
+    if ratio > LARGEST_PERCENTAGE:
         return f"{ratio:,.1f} times the error of {NAIVE_NAME}"
     if abs(ratio - 1) < 0.005:
-        return f"The same error as {NAIVE_NAME}" if ratio == 1 else f"About the error of {NAIVE_NAME}"
+        return f"{'The' if ratio == 1 else 'About the'} same error as {NAIVE_NAME}"
     rounded = min(99, round(100 * (1 - ratio))) if 0 < ratio < 1 else round(abs(100 * (ratio - 1)))
     return f"{rounded} % {'higher' if ratio > 1 else 'lower'} error than {NAIVE_NAME}"
 
 
-def headline(name: str, meaning: str, ours: float | None, theirs: float | None) -> str:
-    """What stands behind them."""
-    said = f"{name}, the {meaning}, is {figure(ours)}"
-    return said + (
-        "." if theirs is None else f" against {figure(theirs)} of {NAIVE_NAME}, which repeats the last season."
-    )
+def headline(name: str, meaning: str, error: float | None, naive: float | None) -> str:
+    """Return the sentence below the verdict: the score, what it means, and that of seasonal naive."""
+    sentence = f"{name}, the {meaning}, is {format_number(error)}"
+    if naive is None:
+        return f"{sentence}."
+    return f"{sentence}, against {format_number(naive)} for {NAIVE_NAME}, which repeats the last season."
 
 
-def on_series(beaten: tuple[int, int] | None) -> str:
-    """Whether a good mean hides many bad series."""
-    if beaten is None or beaten[1] < 2:
+def wins_sentence(wins: tuple[int, int] | None) -> str:
+    """Return on how many series the model is better: a good average may hide many bad series."""
+    if wins is None or wins[1] < 2:
         return ""
-    return f"Better than {NAIVE_NAME} on {beaten[0]:,} of {beaten[1]:,} series."
+    return f"The model is better than {NAIVE_NAME} on {wins[0]:,} of {wins[1]:,} series."
 
 
-def on_calibration(intervals: Sequence[Interval], levels: Sequence[Level]) -> str:
-    """Whether the widest interval kept its promise; without one, whether the level nearest the middle did."""
+def calibration_sentence(intervals: Sequence[Interval], levels: Sequence[Level]) -> str:
+    """Return the coverage of the widest interval; without intervals, the calibration of the most central level."""
     if not intervals:
         middle = min(levels, key=lambda entry: abs(entry.level - 0.5))
-        return f"{percent(middle.observed)} of the values lay below the {middle.level:g} quantile."
+        return f"{percent(middle.observed)} of the values are below the {middle.level:g} quantile."
     widest = intervals[-1]
-    within = levels[-1].observed - levels[0].observed if _spans(levels, widest) else widest.held
-    if abs(within - widest.promised) <= CLOSE:
-        judged = "about as many as they promise."
-    elif within > widest.promised:
-        judged = "more than they promise, so they are on the safe side."
+    within = levels[-1].observed - levels[0].observed if _spans(levels, widest) else widest.coverage
+    if abs(within - widest.nominal) <= TOLERANCE:
+        judgement = "close to nominal."
+    elif within > widest.nominal:
+        judgement = "more than nominal, so they are wider than necessary."
     else:
-        judged = "fewer than they promise, so they are too narrow."
-    return f"The {100 * widest.promised:g} % intervals held {percent(widest.held)} of the values: {judged}"
+        judgement = "fewer than nominal, so they are too narrow."
+    return f"The {100 * widest.nominal:g} % intervals contain {percent(widest.coverage)} of the values: {judgement}"
 
 
 def _spans(levels: Sequence[Level], interval: Interval) -> bool:
-    return math.isclose(levels[-1].level - levels[0].level, interval.promised, abs_tol=1e-6)
+    return math.isclose(levels[-1].level - levels[0].level, interval.nominal, abs_tol=1e-6)
 
 
-def on_ties(levels: Sequence[Level]) -> str:
-    """A remark for data with many equal values, such as zeros at night."""
+def ties_note(levels: Sequence[Level]) -> str:
+    """Return a note on data with many repeated values, such as zeros at night."""
     most = max((entry.tied for entry in levels), default=0.0)
     if most < 0.01:
         return ""
     return (
-        f"Up to {percent(most)} of the values equal a quantile exactly, such as zeros that were foreseen. "
+        f"Up to {percent(most)} of the values equal a quantile, such as zeros that were predicted exactly. "
         "The chart spreads them evenly over the levels they equal."
     )
 
@@ -129,7 +145,7 @@ def shortened(value: object) -> str:
 
 
 def flat(settings: Any, path: str = "") -> list[tuple[str, str]]:
-    """Nested settings as rows of dotted names and values: model.layers, 3."""
+    """Return nested settings as rows of dotted names and values: model.layers, 3."""
     if is_dataclass(settings) and not isinstance(settings, type):
         settings = asdict(settings)
     if isinstance(settings, dict) and (settings or not path):
@@ -138,25 +154,9 @@ def flat(settings: Any, path: str = "") -> list[tuple[str, str]]:
     return [(path, shortened(settings))]
 
 
-# Rows of a table that somebody may read.
-ROWS_SHOWN = 50
-# In the order of the table: what seasonal naive has too comes first.
-MEANINGS = {
-    "nd": ("ND", "sum of |error| over the sum of |y|"),
-    "mase": ("MASE", "mean |error| in units of seasonal naive's before the test"),
-    "mae": ("MAE", "mean |error|, in units of y"),
-    "rmse": ("RMSE", "root mean squared error of the mean, in units of y"),
-    "R0.9": ("R0.9", "loss of the 0.9 quantile over the sum of |y|"),
-    "wql": ("wQL", "mean loss of all quantiles over the sum of |y|"),
-    "crps_quantiles": ("CRPS", "mean loss of all quantiles, in units of y"),
-}
-COLUMNS = ("nd", f"{BESIDE}nd", "mase", "rmse", f"{BESIDE}rmse", "coverage_80")
-
-Section = dict[str, Any]
-
-
 def page(results: Results, model: Forecaster | None, title: str | None) -> Section:
-    # matplotlib leaves names that begin with an underscore out of a legend.
+    """Return the content of the page: the variables of the template."""
+    # matplotlib omits labels that begin with an underscore from a legend.
     name = "model" if model is None else type(model).__name__.lstrip("_")
     return {
         "title": title or "Forecast report",
@@ -179,7 +179,7 @@ def page(results: Results, model: Forecaster | None, title: str | None) -> Secti
 
 
 def _label(results: Results, name: str) -> str:
-    """ND of the median is the paper's R0.5."""
+    """Return the name of a score; ND of the median is called R0.5, as in the paper."""
     if name == "nd" and 0.5 in results.levels.values():
         return "R0.5"
     return MEANINGS[name][0]
@@ -188,11 +188,11 @@ def _label(results: Results, name: str) -> str:
 def _facts(results: Results) -> list[str]:
     table, scored = results.table, results.overall["count"]
     windows = table.group_by(ID).agg(pl.col(CUTOFF).n_unique())[CUTOFF].max()
-    first, last = (when(time) for time in (table[TIME].min(), table[TIME].max()))
+    first, last = (format_time(time) for time in (table[TIME].min(), table[TIME].max()))
     missing = table.height - scored
     return [
         count(table[ID].n_unique(), "series", "series"),
-        count(int(str(windows)), "window") + (" a series" if windows != 1 else ""),
+        count(int(str(windows)), "window") + (" per series" if windows != 1 else ""),
         count(results.by_step.height, "step") + " ahead",
         count(scored, "value") + " scored" + (f", {missing:,} missing" if missing else ""),
         f"{first} to {last}" if first != last else first,
@@ -201,39 +201,39 @@ def _facts(results: Results) -> list[str]:
 
 def _scores(results: Results) -> Section:
     overall = results.overall
-    found = [name for name in MEANINGS if overall.get(name) is not None]
+    names = [name for name in MEANINGS if overall.get(name) is not None]
     rows = []
-    for name in found:
-        ours, theirs = overall[name], overall.get(BESIDE + name)
-        moved = change(ours, theirs)
+    for name in names:
+        error, naive = overall[name], overall.get(NAIVE_PREFIX + name)
+        difference = change(error, naive)
         rows.append({
-            "name": _label(results, name), "meaning": MEANINGS[name][1], "ours": figure(ours),
-            "theirs": figure(theirs) if theirs is not None else "", "change": moved,
-            "better": bool(moved) and ours < theirs, "worse": bool(moved) and ours > theirs,
+            "name": _label(results, name), "meaning": MEANINGS[name][1], "error": format_number(error),
+            "naive": format_number(naive) if naive is not None else "", "difference": difference,
+            "better": bool(difference) and error < naive, "worse": bool(difference) and error > naive,
         })  # fmt: skip
-    first = next(name for name in ("nd", "mae", "wql", "crps_quantiles") if name in found)
-    ours, theirs = overall[first], overall.get(BESIDE + first)
+    first = next(name for name in ("nd", "mae", "wql", "crps_quantiles") if name in names)
+    error, naive = overall[first], overall.get(NAIVE_PREFIX + first)
     return {
         "scores": rows,
-        "verdict": verdict(_label(results, first), ours, theirs),
-        "headline": headline(_label(results, first), MEANINGS[first][1], ours, theirs),
-        "beaten": on_series(results.beaten),
-        "better": bool(theirs) and ours < theirs,
-        "worse": theirs is not None and ours > theirs,
+        "verdict": verdict(_label(results, first), error, naive),
+        "headline": headline(_label(results, first), MEANINGS[first][1], error, naive),
+        "wins": wins_sentence(results.wins),
+        "better": bool(naive) and error < naive,
+        "worse": naive is not None and error > naive,
     }
 
 
 def _steps(results: Results, name: str) -> Section:
     table = results.by_step
-    steps, ours = table[STEP].to_list(), table["error"].to_list()
-    theirs = table["naive_error"].to_list() if "naive_error" in table.columns else None
-    says = f"Line chart of the error by step of the horizon. {_from_to(name, steps, ours)}"
-    if theirs is not None:
-        says += f" {_from_to(NAIVE_NAME, steps, theirs)}"
+    steps, errors = table[STEP].to_list(), table["error"].to_list()
+    naive = table["naive_error"].to_list() if "naive_error" in table.columns else None
+    alt = f"Line chart of the error by step of the horizon. {_from_to(name, steps, errors)}"
+    if naive is not None:
+        alt += f" {_from_to(NAIVE_NAME, steps, naive)}"
     share = " as a share of mean |y|" if results.mean_size else ""
     error = "Mean |error|" if "mae" in results.overall else "CRPS"
     return {
-        "picture": inline(steps_chart(steps, ours, theirs, name), key="steps", says=says),
+        "picture": inline(steps_chart(steps, errors, naive, name), key="steps", alt=alt),
         "caption": f"{error} at each step{share}.",
     }
 
@@ -241,7 +241,7 @@ def _steps(results: Results, name: str) -> Section:
 def _from_to(name: str, steps: list[int], values: list[float | None]) -> str:
     known = [(step, value) for step, value in zip(steps, values, strict=True) if value is not None]
     (first, begin), (last, end) = known[0], known[-1]
-    return f"{name}: {figure(begin)} at step {first}, {figure(end)} at step {last}."
+    return f"{name}: {format_number(begin)} at step {first}, {format_number(end)} at step {last}."
 
 
 def _calibration(results: Results) -> Section:
@@ -251,37 +251,40 @@ def _calibration(results: Results) -> Section:
         "picture": inline(
             calibration_chart(levels),
             key="calibration",
-            says=f"Chart of the share of values below each quantile against its level. {observed}.",
+            alt=f"Chart of the share of values below each quantile against its level. {observed}.",
         ),
-        "sentence": on_calibration(results.intervals, levels),
-        "ties": on_ties(levels),
+        "sentence": calibration_sentence(results.intervals, levels),
+        "ties": ties_note(levels),
     }
 
 
 def _intervals(results: Results) -> Section:
-    rows = [[f"{100 * entry.promised:g} %", percent(entry.held), figure(entry.width)] for entry in results.intervals]
-    heads = ["interval", "values within", "mean width / mean |y|"]
+    rows = [
+        [f"{100 * entry.nominal:g} %", percent(entry.coverage), format_number(entry.width)]
+        for entry in results.intervals
+    ]
+    heads = ["interval", "coverage", "mean width / mean |y|"]
     return {"title": "Coverage of the central intervals", "heads": heads, "rows": rows}
 
 
 def _fan(results: Results, shown: Shown, number: int) -> Section:
     times = [time for window in shown.windows for time in (window.times[0], window.times[-1])]
     drawn = len(shown.windows)
-    error = f"{_label(results, results.ranking)} {figure(shown.error)}"
+    error = f"{_label(results, results.ranking)} {format_number(shown.error)}"
     name = shortened(shown.name)
     span = " to ".join(dict.fromkeys((_clock(times[0]), _clock(times[-1]))))
-    says = f"Forecast fan and truth of series {name}, {count(drawn, 'window')}, {span}; {error}."
+    alt = f"Forecast fan and actual values of series {name}, {count(drawn, 'window')}, {span}; {error}."
     levels = list(results.levels.values())
     return {
         "role": shown.role, "name": name,
         "notes": [error, span, *([f"{drawn} of {shown.of_windows} windows"] if drawn < shown.of_windows else [])],
-        "wide": inline(fan_chart(shown.windows, levels, WIDE), key=f"fan{number}", says=says),
-        "narrow": inline(fan_chart(shown.windows, levels, NARROW), key=f"fan{number}n", says=says),
+        "wide": inline(fan_chart(shown.windows, levels, WIDE), key=f"fan{number}", alt=alt),
+        "narrow": inline(fan_chart(shown.windows, levels, NARROW), key=f"fan{number}n", alt=alt),
     }  # fmt: skip
 
 
 def _clock(time: Any) -> str:
-    return when(str(time).replace("T", " "))
+    return format_time(str(time).replace("T", " "))
 
 
 def _diagnostics(model: Forecaster | None) -> Section:
@@ -291,24 +294,24 @@ def _diagnostics(model: Forecaster | None) -> Section:
     losses = attention = None
     if diagnostics.losses:
         best = min(diagnostics.losses, key=lambda row: row["validation_nll"])
-        says = (
+        alt = (
             f"Training and validation loss over {count(int(diagnostics.losses[-1]['step']), 'step')}; "
             f"best validation loss {best['validation_nll']:.4g} at step {best['step']:g}."
         )
         losses = {
-            "says": says,
-            "wide": inline(losses_chart(diagnostics.losses, WIDE), key="loss", says=says),
-            "narrow": inline(losses_chart(diagnostics.losses, NARROW), key="lossn", says=says),
+            "alt": alt,
+            "wide": inline(losses_chart(diagnostics.losses, WIDE), key="loss", alt=alt),
+            "narrow": inline(losses_chart(diagnostics.losses, NARROW), key="lossn", alt=alt),
         }
     if diagnostics.attention is not None:
-        says = "Picture of the attention: how much weight each step of the history has in a forecast."
-        attention = inline(diagnostics.attention, key="attention", says=says, foreign=True)
+        alt = "Attention: the weight of each step of the history in a forecast."
+        attention = inline(diagnostics.attention, key="attention", alt=alt, foreign=True)
     return {"losses": losses, "attention": attention, "settings": flat(diagnostics.settings)}
 
 
 def _by_series(results: Results) -> Section:
     table = results.by_series
-    title = f"Scores of each series, by {_label(results, results.ranking)}"
+    title = f"Scores per series, by {_label(results, results.ranking)}"
     if left_out := table.height > ROWS_SHOWN:
         half = ROWS_SHOWN // 2
         title = f"Scores of the {half} best and the {half} worst of {table.height:,} series, by "
@@ -319,7 +322,7 @@ def _by_series(results: Results) -> Section:
 
 def _by_cutoff(results: Results) -> Section:
     table = results.scores(CUTOFF)
-    title = "Scores at each cutoff"
+    title = "Scores per cutoff"
     if table.height > ROWS_SHOWN:
         title = f"Scores at the last {ROWS_SHOWN} of {table.height:,} cutoffs"
         table = table.tail(ROWS_SHOWN)
@@ -329,36 +332,70 @@ def _by_cutoff(results: Results) -> Section:
 def _table(results: Results, table: pl.DataFrame, key: str, title: str, *, left_out: bool = False) -> Section:
     names = [name for name in COLUMNS if name in table.columns] or ["wql", "crps_quantiles"]
     heads = [
-        f"naive {_label(results, name.removeprefix(BESIDE))}" if name.startswith(BESIDE)
-        else "in 80 %" if name == "coverage_80" else _label(results, name)
+        f"naive {_label(results, name.removeprefix(NAIVE_PREFIX))}" if name.startswith(NAIVE_PREFIX)
+        else "80 % coverage" if name == "coverage_80" else _label(results, name)
         for name in names
     ]  # fmt: skip
     rows = []
     for row in table.iter_rows(named=True):
-        name = row[key] if key == ID else when(row[key])
-        cells = [(percent if column == "coverage_80" else figure)(row[column]) for column in names]
+        name = row[key] if key == ID else format_time(row[key])
+        cells = [(percent if column == "coverage_80" else format_number)(row[column]) for column in names]
         rows.append([shortened(name), f"{row['count']:,}", *cells])
     if left_out:
         rows.insert(len(rows) // 2, ["…", "", *("" for _ in names)])
     return {"title": title, "heads": ["series" if key == ID else "cutoff", "values", *heads], "rows": rows}
 
 
-TEMPLATE = "report.html.j2"
-
-
 def report(results: Any, out: str | Path, *, model: Forecaster | None = None, title: str | None = None) -> Path:
-    """Write what a backtest showed to `out`, and give its path.
+    """Write the results of a backtest as one HTML file.
 
-    `results` is the frame of `backtest` or the path of its file. Scores against seasonal naive, error by step,
-    calibration, the best, median and worst series, tables; with `model`, also its losses, attention and settings.
-    The file needs no network and holds no script.
+    The page shows the scores beside those of seasonal naive, the error by step of the horizon, the calibration of the
+    quantiles, the forecasts of the best, the median and the worst series, and tables of scores. It needs no network
+    and contains no script.
+
+    Parameters
+    ----------
+    results : frame, str or Path
+        The frame that `backtest` returns (pandas, polars or pyarrow), or the path of its file. Required are the columns
+        unique_id, ds, cutoff, y, and a forecast: mean, quantiles such as q0.5, or both.
+    out : str or Path
+        File to write, a name in .html. An existing file is replaced once the new one is complete.
+    model : Forecaster, optional
+        The forecaster that made the results. Adds its training losses, attention and settings to the page.
+    title : str, optional
+        Heading of the page; "Forecast report" if left out.
+
+    Returns
+    -------
+    Path
+        The path of the file.
+
+    Raises
+    ------
+    DataError
+        If the results lack a column or have no value of y, or if `out` cannot be written.
+    ConfigError
+        If `model` is not a forecaster.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> import polars as pl
+    >>> import logsparse as ls
+    >>> frame = pl.DataFrame({"unique_id": "a", "ds": range(60), "y": [float(i % 7) for i in range(60)]})
+    >>> results = ls.backtest(ls.SeasonalNaive(horizon=7, season=7), frame)
+    >>> with TemporaryDirectory() as folder:
+    ...     path = ls.report(results, f"{folder}/report.html", title="Last week")
+    ...     print(path.name, "<h1>Last week</h1>" in path.read_text())
+    report.html True
+
     """
     path = a_path("A report is written to the path of a file.", out, hint='write report(frame, "report.html").')
     _check_path(path)
     if model is not None and not isinstance(model, Forecaster):
         raise ConfigError(
             "model must be the forecaster that made the results.",
-            got=f"{type(model).__name__}",
+            got=type(model).__name__,
             hint="pass the fitted model itself, or leave it out.",
         )
     write_whole(path, _rendered(page(Results(results), model, title)).encode(), "The report")

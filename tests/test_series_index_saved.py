@@ -1,4 +1,4 @@
-"""What is kept of a panel comes back as it was: the last steps, their times, ages, covariates and categories."""
+"""A packed panel is restored: the last steps, their times, ages, covariates and categories."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import small
 from logsparse.data.panel import Origin, Panel, Static
-from logsparse.data.series_index import forget, keep, recall
+from logsparse.data.series_index import pack_panel, unpack_panel
 
 
 def panel() -> Panel:
@@ -27,8 +27,8 @@ def panel() -> Panel:
 @pytest.mark.parametrize("steps", [None, 1, 7, 30])
 def test_the_last_steps_come_back(steps: int | None) -> None:
     before = panel()
-    facts, arrays = keep(before, steps)
-    after = recall(json.loads(json.dumps(facts)), arrays)
+    facts, arrays = pack_panel(before, steps)
+    after = unpack_panel(json.loads(json.dumps(facts)), arrays)
     assert (after.ids, after.freq, after.origin) == (before.ids, before.freq, before.origin)
     assert after.ends().tolist() == before.ends().tolist()
     for i in range(3):
@@ -45,21 +45,13 @@ def test_the_last_steps_come_back(steps: int | None) -> None:
 def test_a_gap_at_the_end_is_kept_beside_the_steps_before_it() -> None:
     before = panel()
     before.values[10:30] = np.nan
-    after = recall(*keep(before, 5))
+    after = unpack_panel(*pack_panel(before, 5))
     assert after.lengths.tolist() == [25, 4, 5]
     np.testing.assert_array_equal(after[0], before[0][5:])
 
 
-def test_keeping_twice_counts_the_whole_age() -> None:
-    once = recall(*keep(panel(), 10))
-    twice = recall(*keep(once, 2))
+def test_packing_twice_counts_the_whole_age() -> None:
+    once = unpack_panel(*pack_panel(panel(), 10))
+    twice = unpack_panel(*pack_panel(once, 2))
     assert twice.elapsed is not None
     assert twice.elapsed.tolist() == [28, 2, 18]
-
-
-def test_forgetting_leaves_the_ends_and_no_value() -> None:
-    before = panel()
-    after = forget(before)
-    assert np.isnan(after.values).all()
-    assert np.isnan(after.covariates["price"]).all()
-    assert after.ends().tolist() == before.ends().tolist()

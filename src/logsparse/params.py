@@ -1,0 +1,160 @@
+"""What a user passes to a forecaster: constructor -> get_params, set_params, clone, repr; quantile levels, checked."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from logsparse.checks import suggest
+from logsparse.errors import ConfigError, shown
+
+Levels = Sequence[float] | NDArray[np.floating[Any]]
+LEVELS: Levels = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+# Nearer to 0 or 1, the six digits of a column's name would not show the level, nor float32 hold its draws.
+_OUTERMOST = 1e-6
+
+
+class Parameters:
+    """Base of objects whose constructor stores each parameter under its own name and does nothing else."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters of the constructor by name.
+
+        Parameters
+        ----------
+        deep
+            For scikit-learn only: no parameter holds another forecaster, so both values return the same.
+
+        Returns
+        -------
+        dict
+            The current value of each parameter.
+
+        Examples
+        --------
+        >>> import logsparse as ls
+        >>> ls.SeasonalNaive(horizon=24).get_params()
+        {'horizon': 24, 'season': None}
+        """
+        del deep
+        return {name: getattr(self, name) for name in _parameters(type(self))}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of the constructor by name; they are checked when the forecaster is used.
+
+        Parameters
+        ----------
+        **params
+            New values by name.
+
+        Returns
+        -------
+        Self
+            The forecaster itself.
+
+        Raises
+        ------
+        ConfigError
+            If a name is not a parameter of the constructor.
+
+        Examples
+        --------
+        >>> import logsparse as ls
+        >>> ls.SeasonalNaive(horizon=24).set_params(season=168)
+        SeasonalNaive(horizon=24, season=168)
+        """
+        known = _parameters(type(self))
+        for name in params:
+            if name not in known:
+                raise ConfigError(
+                    f"{type(self).__name__} has the parameters {', '.join(known)}.",
+                    got=f"{name!r}",
+                    hint=suggest(name, known, "leave it out."),
+                )
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def clone(self) -> Self:
+        """Return an unfitted forecaster with copies of the same parameters.
+
+        Returns
+        -------
+        Self
+            A new object; nothing that was learned is copied.
+
+        Examples
+        --------
+        >>> import logsparse as ls
+        >>> ls.SeasonalNaive(horizon=24, season=168).clone()
+        SeasonalNaive(horizon=24, season=168)
+        """
+        return type(self)(**{name: copy.deepcopy(value) for name, value in self.get_params().items()})
+
+    def _learned(self) -> list[str]:
+        """Return what was learned, a few words for each fact; nothing before `fit`."""
+        return []
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self._given().items())
+        learned = ", ".join(self._learned())
+        return f"{type(self).__name__}({given})" + (f" fitted: {learned}" if learned else "")
+
+    def _repr_html_(self) -> str:
+        """Return a table of parameters and of what was learned, for notebooks."""
+        rows = {name: repr(value) for name, value in self._given().items()}
+        rows["fitted"] = ", ".join(self._learned()) or "no"
+        cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows.items())
+        return f"<table><caption>{type(self).__name__}</caption>{cells}</table>"
+
+    def _given(self) -> dict[str, Any]:
+        """Return the parameters without a default, and those that differ from it."""
+        known, values = _parameters(type(self)), self.get_params()
+        return {name: value for name, value in values.items() if not _same(value, known[name].default)}
+
+
+def _parameters(kind: type) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of the constructor; `**settings` stands for those of the parent class."""
+    owner = next(cls for cls in kind.__mro__ if "__init__" in vars(cls))
+    own = list(inspect.signature(vars(owner)["__init__"]).parameters.values())[1:]
+    named = {one.name: one for one in own if one.kind is not one.VAR_KEYWORD}
+    return named if len(named) == len(own) else {**_parameters(owner.__mro__[1]), **named}
+
+
+def _same(value: object, default: object) -> bool:
+    return value is default or (type(value) is type(default) and bool(value == default))
+
+
+def check_levels(levels: Levels) -> tuple[float, ...]:
+    """Return the quantile levels in rising order, each once; raise ConfigError for what is not a level."""
+    try:
+        rising = sorted({float(level) for level in levels})
+    except (TypeError, ValueError, OverflowError):  # one number, or text, or a number of 400 digits
+        rising = []
+    if not rising or not all(0 < level < 1 for level in rising):
+        raise ConfigError(
+            "Quantiles must be a list of levels between 0 and 1, both excluded.",
+            got=shown(levels),
+            hint="write quantiles=[0.1, 0.5, 0.9].",
+        )
+    if rising[0] < _OUTERMOST or rising[-1] > 1 - _OUTERMOST:
+        raise ConfigError(
+            "Quantile levels must lie between 0.000001 and 0.999999.",
+            got=f"{rising[0] if rising[0] < _OUTERMOST else rising[-1]!r}",
+            hint="ask for a less extreme level, such as 0.001 or 0.999.",
+        )
+    for low, high in pairwise(rising):
+        if f"{low:g}" == f"{high:g}":
+            raise ConfigError(
+                "Quantiles must differ in their first six digits, which name their columns.",
+                got=f"{low!r} and {high!r}",
+                hint="leave one of them out.",
+            )
+    return tuple(rising)

@@ -1,0 +1,67 @@
+"""Every exported name explains itself: parameters and examples stand in its docstring, and the examples run."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import logsparse as ls
+from logsparse.params import Parameters
+
+EXPORTED = {name: getattr(ls, name) for name in ls.__all__}
+CALLED = [name for name in EXPORTED if not name.endswith("Error") and not isinstance(EXPORTED[name], ModuleType)]
+# Their docstrings have no sections yet.
+PLAIN = {"ConvAttention", "Panel", "attend", "report", "to_panel"}
+
+
+def run_examples(thing: Any) -> set[str]:
+    """Run the examples of a class and its methods, of a function, or of a module; return whose they are."""
+    tests = [test for test in doctest.DocTestFinder().find(thing, thing.__name__) if test.examples]
+    runner = doctest.DocTestRunner()
+    for test in tests:
+        test.globs = {}
+        runner.run(test)
+    assert runner.summarize(verbose=False).failed == 0
+    return {test.name for test in tests}
+
+
+@pytest.mark.parametrize("name", [name for name in EXPORTED if name not in PLAIN])
+def test_the_examples_run(name: str) -> None:
+    found = run_examples(EXPORTED[name])
+    assert name in found or name not in CALLED, f"{name} has no example"
+
+
+def test_the_examples_that_all_forecasters_share_run() -> None:
+    assert len(run_examples(Parameters)) == 3
+
+
+@pytest.mark.parametrize("name", [name for name in CALLED if name not in PLAIN])
+def test_every_parameter_is_described(name: str) -> None:
+    text = inspect.getdoc(EXPORTED[name]) or ""
+    section = text.partition("Parameters\n----------\n")[2]
+    described = {word for line in re.findall(r"^[*\w]+(?:, \w+)*$", section, re.MULTILINE) for word in line.split(", ")}
+    described |= set(re.findall(r"`(\w+)`", section)) | {word.strip("*") for word in described}
+    assert set(inspect.signature(EXPORTED[name]).parameters) <= described
+
+
+@pytest.mark.parametrize("name", [name for name in CALLED if inspect.isclass(EXPORTED[name])])
+def test_every_public_method_has_a_docstring(name: str) -> None:
+    kind = EXPORTED[name]
+    for base in kind.__mro__:
+        for key, value in vars(base).items() if base.__module__.startswith("logsparse") else ():
+            if key[0] != "_" and (inspect.isroutine(value) or isinstance(value, property)):
+                assert inspect.getdoc(getattr(kind, key)), key
+
+
+def test_only_what_is_for_users_is_listed() -> None:
+    assert dir(ls) == sorted([*ls.__all__, "__version__"])
+    assert set(ls.__all__) >= {
+        "TRMF", "AutoARIMA", "AutoETS", "Config", "ConvAttention", "DeepAR", "DeepState", "Forecast", "LogSparse",
+        "ModelConfig", "Panel", "SeasonalNaive", "TrainConfig", "attend", "backtest", "load", "patterns", "presets",
+        "report", "score", "to_panel",
+    }  # fmt: skip
