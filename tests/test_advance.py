@@ -1,4 +1,4 @@
-"""One more position of every path by the kernel equals the same in plain torch; no path knows of another."""
+"""One more position of every path by the kernel equals the computation in torch; paths are independent."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ def network_of(model: dict[str, Any], dtype: torch.dtype = torch.float32) -> Tra
 
 
 def inputs_of(network: Transformer, series: int, paths: int) -> tuple[Tensor, Tensor]:
-    """Of a history of 20 positions and of the steps after it; what says whether lags were seen is 0 or 1."""
+    """Inputs of a history of 20 positions and of the steps after it; flags of observed lags are 0 or 1."""
     generator, width = torch.Generator().manual_seed(2), network.input_width
     whole = torch.randn(series, 20 + paths * STEPS, width, generator=generator, dtype=network.output.weight.dtype)
     if network.config.see_missing:
-        seen = slice(network._seen_from, network._seen_from + network.anchors)
+        seen = slice(network.observed_from, network.observed_from + network.anchors)
         whole[..., seen] = (whole[..., seen] > 0).to(whole.dtype)
-        whole[..., : network.anchors] *= whole[..., seen]  # what was not seen is 0
+        whole[..., : network.anchors] *= whole[..., seen]  # lags that were not observed are 0
     return whole[:, :20], whole[:, 20:].view(series, STEPS, paths, width).movedim(1, 0)
 
 
-def walked(network: Transformer, history_BTI: Tensor, later_SBNI: Tensor, starts_B: Tensor | None = None) -> Tensor:
-    """(S, B, N, P)"""
+def decoded(network: Transformer, history_BTI: Tensor, later_SBNI: Tensor, starts_B: Tensor | None = None) -> Tensor:
+    """Return (S, B, N, P)."""
     with torch.no_grad():
         _, memory = network.begin(history_BTI, paths=later_SBNI.shape[2], steps=STEPS, starts_B=starts_B)
         return torch.stack([network.advance(inputs_BNI, memory) for inputs_BNI in later_SBNI])
 
 
 def plainly(monkeypatch: pytest.MonkeyPatch, *given: Any) -> Tensor:
-    """The oracle."""
+    """Return the same without the kernel."""
     with monkeypatch.context() as patch:
         patch.setattr(module, "kernel_serves", lambda *_: False)
-        return walked(*given)
+        return decoded(*given)
 
 
 @pytest.fixture(params=LEVELS)
@@ -78,7 +78,7 @@ def test_a_step_equals_the_plain_one(
     for dtype, near in ((torch.float64, 1e-10), (torch.float32, 2e-4)):
         network = network_of(model, dtype)
         given = network, *inputs_of(network, series, paths)
-        torch.testing.assert_close(walked(*given), plainly(monkeypatch, *given), rtol=near, atol=near)
+        torch.testing.assert_close(decoded(*given), plainly(monkeypatch, *given), rtol=near, atol=near)
 
 
 @pytest.mark.parametrize("pattern", [full(), restart(8, 2), logsparse(dense_rows=27), from_distances([0, 5])], ids=str)
@@ -86,14 +86,14 @@ def test_every_pattern_and_padded_histories(monkeypatch: pytest.MonkeyPatch, pat
     network = network_of({**SPLIT, "patterns": (pattern,)}, torch.float64)
     history, later = inputs_of(network, 4, 17)
     given = network, history, later, torch.tensor([0, 7, 19, 20 - 1])
-    torch.testing.assert_close(walked(*given), plainly(monkeypatch, *given), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(decoded(*given), plainly(monkeypatch, *given), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.usefixtures("level")
 def test_a_path_does_not_depend_on_its_neighbours() -> None:
     network = network_of(SPLIT)
     history, later = inputs_of(network, 9, 17)
-    together = walked(network, history, later)
+    together = decoded(network, history, later)
     with torch.no_grad():
         for series in (0, 3, 8):
             _, memory = network.begin(history, paths=5, steps=STEPS)
@@ -104,14 +104,14 @@ def test_a_path_does_not_depend_on_its_neighbours() -> None:
 def test_the_same_with_two_threads() -> None:
     network = network_of(SPLIT)
     given = network, *inputs_of(network, 9, 17)
-    one, threads = walked(*given), torch.get_num_threads()
+    one, threads = decoded(*given), torch.get_num_threads()
     torch.set_num_threads(2)
-    two = walked(*given)
+    two = decoded(*given)
     torch.set_num_threads(threads)
     torch.testing.assert_close(one, two, rtol=0, atol=0)
 
 
-def test_the_kernel_serves_unless_gradients_are_asked_for() -> None:
+def test_the_kernel_serves_unless_gradients_are_enabled() -> None:
     network = network_of({})
     history_BTI, _ = inputs_of(network, 1, 1)
     assert not kernel_serves(history_BTI, network)

@@ -12,10 +12,12 @@ import torch
 import small
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
 from logsparse.data.windows import Batch
-from logsparse.model.decode import ACCURACY, METHODS, Keys, decode, decode_plainly, draws, mixture_quantiles
+from logsparse.model.decode import ACCURACY, Keys, decode, decode_plainly, draws, mixture_quantiles
 from logsparse.model.likelihood import likelihood
 from logsparse.model.transformer import Transformer
 from logsparse.train.batches import TrainingSet
+
+METHODS = ("ancestral", "mean-path")
 
 
 def at_the_end(model: dict[str, Any] | None = None) -> tuple[Transformer, Batch]:
@@ -40,9 +42,9 @@ def test_each_step_is_drawn_from_a_forward_pass_over_what_was_fed_back(method: s
         known = values.clone()
         for step in range(6):
             position = batch.context + step
-            law = network.likelihood.distribution(network(fed)[:, position], batch.scale_B)
-            torch.testing.assert_close(paths[:, path, step], law.sample(uniform[:, path, step]))
-            known[:, position] = paths[:, path, step] if method == "ancestral" else law.mean
+            distribution = network.likelihood.distribution(network(fed)[:, position], batch.scale_B)
+            torch.testing.assert_close(paths[:, path, step], distribution.sample(uniform[:, path, step]))
+            known[:, position] = paths[:, path, step] if method == "ancestral" else distribution.mean
             for k, lag in enumerate(lags):
                 later = position + lag
                 if later < known.shape[1]:
@@ -86,7 +88,7 @@ def test_draws_of_a_step_fall_one_into_each_equal_part(paths: int) -> None:
     assert (parts == torch.arange(paths)[:, None]).all()
 
 
-def test_draws_of_neighbouring_steps_series_and_seeds_know_nothing_of_each_other() -> None:
+def test_draws_of_neighbouring_steps_series_and_seeds_are_uncorrelated() -> None:
     uniform = draws(5, np.arange(40, dtype=np.uint64), 500, 4).double() - 0.5
     other = draws(6, np.arange(40, dtype=np.uint64), 500, 4).double() - 0.5
     for x, y in [(uniform[..., 0], uniform[..., 1]), (uniform[:-1], uniform[1:]), (uniform, other)]:
@@ -130,7 +132,7 @@ def test_nothing_forecast_or_fed_back_is_below_the_lowest_value(method: str) -> 
     assert float(free.paths_BNH.min()) < 30
 
 
-def test_batches_split_otherwise_give_the_same_paths() -> None:
+def test_paths_do_not_depend_on_how_windows_are_batched() -> None:
     network, batch = at_the_end()
     uniform = draws(0, keys(*range(5)), 4, 6)
     whole = decode(network, batch, uniform, [0.1, 0.9])
@@ -140,14 +142,14 @@ def test_batches_split_otherwise_give_the_same_paths() -> None:
         torch.testing.assert_close(part.quantiles_BQH, whole.quantiles_BQH[rows], rtol=1e-5, atol=1e-5)
 
 
-def test_what_came_after_the_forecast_start_is_not_read() -> None:
+def test_values_after_the_forecast_start_are_not_read() -> None:
     network, batch = at_the_end()
-    told = batch.clone()
-    told.values_BL[:, batch.context :] = 1e6
+    filled = batch.clone()
+    filled.values_BL[:, batch.context :] = 1e6
     later = torch.arange(batch.values_BL.shape[1])[:, None] - torch.tensor(network.config.lags) >= batch.context
-    told.lagged_BLK[:, later], told.lag_observed_BLK[:, later] = 1e6, True
+    filled.lagged_BLK[:, later], filled.lag_observed_BLK[:, later] = 1e6, True
     uniform = draws(0, keys(*range(5)), 4, 6)
-    assert (decode(network, told, uniform, [0.5]).paths_BNH == decode(network, batch, uniform, [0.5]).paths_BNH).all()
+    assert (decode(network, filled, uniform, [0.5]).paths_BNH == decode(network, batch, uniform, [0.5]).paths_BNH).all()
 
 
 @pytest.mark.parametrize("family", ["gaussian", "student-t", "negative-binomial", "zero-inflated"])
@@ -171,33 +173,33 @@ def test_counts_have_whole_quantiles() -> None:
         assert (found == found.round()).all()
 
 
-@pytest.mark.parametrize("laws", [1, 2, 7, 60])
+@pytest.mark.parametrize("count", [1, 2, 7, 60])
 @pytest.mark.parametrize("name", ["gaussian", "student-t"])
-def test_quantiles_of_a_mixture_are_those_of_many_points_of_all_its_laws(name: str, laws: int) -> None:
-    family, generator = likelihood(name), torch.Generator().manual_seed(laws)
-    raw_XMP = torch.randn(13, laws, len(family.parameters), generator=generator)
-    law = family.distribution(raw_XMP, torch.linspace(1, 9, 13)[:, None])
+def test_quantiles_of_a_mixture_are_those_of_many_points_of_all_its_distributions(name: str, count: int) -> None:
+    family, generator = likelihood(name), torch.Generator().manual_seed(count)
+    raw_XMP = torch.randn(13, count, len(family.parameters), generator=generator)
+    distribution = family.distribution(raw_XMP, torch.linspace(1, 9, 13)[:, None])
     levels = [0.05, 0.1, 0.5, 0.73, 0.9, 0.95]
-    points_Xn = law.at((torch.arange(20_000) + 0.5) / 20_000).flatten(1).double()
+    points_Xn = distribution.at((torch.arange(20_000) + 0.5) / 20_000).flatten(1).double()
     expected_XQ = points_Xn.quantile(torch.tensor(levels, dtype=torch.float64), dim=1).mT
     width_X1 = (points_Xn.quantile(0.9, dim=1) - points_Xn.quantile(0.1, dim=1))[:, None]
-    error_Q = ((mixture_quantiles(law, levels) - expected_XQ) / width_X1).square().mean(0).sqrt()
+    error_Q = ((mixture_quantiles(distribution, levels) - expected_XQ) / width_X1).square().mean(0).sqrt()
     assert (error_Q < 0.04).all()
     assert (error_Q[1:-1] < 0.02).all()
 
 
-def test_quantiles_of_a_mixture_do_not_depend_on_how_many_are_worked_on_at_once(
+def test_quantiles_of_a_mixture_do_not_depend_on_how_rows_are_split(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    law = likelihood("student-t").distribution(
+    distribution = likelihood("student-t").distribution(
         torch.randn(11, 5, 3, generator=torch.Generator().manual_seed(0)), torch.ones(11, 1)
     )
-    whole = mixture_quantiles(law, [0.1, 0.9])
+    whole = mixture_quantiles(distribution, [0.1, 0.9])
     monkeypatch.setattr("logsparse.model.decode._CELLS", 1)
-    torch.testing.assert_close(mixture_quantiles(law, [0.1, 0.9]), whole)
+    torch.testing.assert_close(mixture_quantiles(distribution, [0.1, 0.9]), whole)
 
 
-def test_a_horizon_of_one_step_has_the_quantiles_of_its_law() -> None:
+def test_a_horizon_of_one_step_has_the_quantiles_of_its_distribution() -> None:
     network, batch = at_the_end()
     ends = batch.context + 1
     long = {name: part for name, part in vars(batch).items() if name.endswith(("_BL", "_BLK", "_BLR", "_BLF"))}
@@ -221,7 +223,7 @@ def test_as_many_paths_as_needed_keep_to_the_accuracy(levels: tuple[float, ...])
         assert error.square().mean().sqrt() < ACCURACY
 
 
-def test_farther_tails_need_more_paths_and_one_law_needs_none() -> None:
+def test_farther_tails_need_more_paths_and_one_distribution_needs_none() -> None:
     network, _ = at_the_end()
     for method in ("ancestral", "two-way"):
         needed = [network.paths_needed([0.5, 1 - tail], method) for tail in (0.4, 0.1, 0.05, 0.001, 1e-6)]

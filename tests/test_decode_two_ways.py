@@ -1,4 +1,4 @@
-"""Forecasts of one network step by step, all steps at once from what is known at their start, and by both."""
+"""Forecasts of one network step by step, of all steps at once from the history, and by both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import logsparse as ls
 import small
 from logsparse.config import Config
 from logsparse.data.windows import Batch
-from logsparse.model.decode import decode, decode_at_once, decode_two_ways, draws, laws_at_once, walk
+from logsparse.model.decode import decode, decode_direct, decode_two_ways, direct_distributions, draws, sample_paths
 from logsparse.model.recurrent import Recurrent
 from logsparse.model.transformer import Transformer
 from logsparse.train.batches import TrainingSet
@@ -30,7 +30,7 @@ def two_ways(model: dict[str, Any] | None = None, **train: Any) -> Config:
 
 
 def in_the_middle() -> tuple[Transformer, Batch]:
-    """Windows whose horizon is there to be seen."""
+    """Windows whose horizon is observed."""
     config = two_ways()
     data = TrainingSet.of(small.panel(missing=0), config)
     network = small.network(config, data)
@@ -39,18 +39,18 @@ def in_the_middle() -> tuple[Transformer, Batch]:
     return network, data.windows(np.arange(5), np.full(5, 60)).clone()
 
 
-def test_a_blind_window_hides_the_lags_after_the_forecast_start_and_nothing_else() -> None:
-    _, seeing = in_the_middle()
-    blind = seeing.clone()
-    blind.mask_future_lags(LAGS, slice(1, None, 2))
+def test_masking_hides_the_lags_after_the_forecast_start_and_nothing_else() -> None:
+    _, batch = in_the_middle()
+    masked = batch.clone()
+    masked.mask_future_lags(LAGS, slice(1, None, 2))
     for k, lag in enumerate(LAGS):
-        known = 24 + lag  # from here on the value so many steps ago is part of the horizon
-        assert torch.equal(blind.lagged_BLK[:, :known, k], seeing.lagged_BLK[:, :known, k])
-        assert torch.equal(blind.lagged_BLK[::2], seeing.lagged_BLK[::2])
-        assert seeing.lag_observed_BLK[:, known:, k].all()
-        assert not blind.lag_observed_BLK[1::2, known:, k].any()
-        assert not blind.lagged_BLK[1::2, known:, k].any()
-    assert torch.equal(blind.values_BL, seeing.values_BL)
+        known = 24 + lag  # from here on the lagged value lies in the horizon
+        assert torch.equal(masked.lagged_BLK[:, :known, k], batch.lagged_BLK[:, :known, k])
+        assert torch.equal(masked.lagged_BLK[::2], batch.lagged_BLK[::2])
+        assert batch.lag_observed_BLK[:, known:, k].all()
+        assert not masked.lag_observed_BLK[1::2, known:, k].any()
+        assert not masked.lagged_BLK[1::2, known:, k].any()
+    assert torch.equal(masked.values_BL, batch.values_BL)
 
 
 def test_quantiles_and_means_are_those_halfway_between_the_two_ways() -> None:
@@ -58,19 +58,19 @@ def test_quantiles_and_means_are_those_halfway_between_the_two_ways() -> None:
     uniform = draws(0, np.arange(5, dtype=np.uint64), 50, 6)
     found, stepwise = decode_two_ways(network, batch, uniform, LEVELS), decode(network, batch, uniform, LEVELS)
     with torch.no_grad():
-        law = laws_at_once(network, batch)
-    torch.testing.assert_close(found.mean_BH, (stepwise.mean_BH + law.mean) / 2, rtol=1e-4, atol=1e-4)
+        distribution = direct_distributions(network, batch)
+    torch.testing.assert_close(found.mean_BH, (stepwise.mean_BH + distribution.mean) / 2, rtol=1e-4, atol=1e-4)
     for n, level in enumerate(LEVELS):
-        at_once_BH = law.quantile([level])[..., 0]
+        at_once_BH = distribution.quantile([level])[..., 0]
         halfway_BH = (stepwise.quantiles_BQH[:, n] + at_once_BH) / 2
         torch.testing.assert_close(found.quantiles_BQH[:, n], halfway_BH, rtol=1e-4, atol=1e-4)
 
 
-def test_paths_keep_their_ranks_and_have_the_quantiles_told() -> None:
+def test_paths_keep_their_ranks_and_have_the_forecast_quantiles() -> None:
     network, batch = in_the_middle()
     uniform = draws(0, np.arange(5, dtype=np.uint64), 2000, 6)
     found = decode_two_ways(network, batch, uniform, LEVELS)
-    drawn_BNH = walk(network, batch, uniform, fed="samples", blind=True).drawn_HBN.movedim(0, -1)
+    drawn_BNH = sample_paths(network, batch, uniform, feed="samples", direct=True).drawn_HBN.movedim(0, -1)
     assert torch.equal(found.paths_BNH.argsort(1), drawn_BNH.argsort(1))
     share = (found.paths_BNH <= found.quantiles_BQH[:, None, 2]).float().mean(1)
     np.testing.assert_allclose(share, 0.9, atol=0.02)
@@ -78,40 +78,43 @@ def test_paths_keep_their_ranks_and_have_the_quantiles_told() -> None:
 
 @pytest.mark.parametrize("lowest", [None, 30.0])
 @pytest.mark.parametrize("kind", [Transformer, Recurrent])
-def test_what_is_read_beside_the_paths_is_what_one_forward_pass_tells(kind: type[Any], lowest: float | None) -> None:
+def test_the_direct_path_has_the_distributions_of_one_forward_pass(kind: type[Any], lowest: float | None) -> None:
     config = two_ways({"width": 8, "lowest": lowest})
     data = TrainingSet.of(small.panel(), config)
     network = kind(config.model, length=config.length, features=len(data.features), series=5)
     network.initialise(torch.Generator().manual_seed(0))
     batch = small.short_windows(data)
-    walked = walk(network, batch, draws(0, np.arange(5, dtype=np.uint64), 3, 6), fed="samples", blind=True)
+    uniform = draws(0, np.arange(5, dtype=np.uint64), 3, 6)
+    sampled = sample_paths(network, batch, uniform, feed="samples", direct=True)
     with torch.no_grad():
-        expected = laws_at_once(network, batch)
-    for found_HB1, expected_BH in zip(walked.laws(slice(3, None)).parameters, expected.parameters, strict=True):
+        expected = direct_distributions(network, batch)
+    for found_HB1, expected_BH in zip(
+        sampled.distributions(slice(3, None)).parameters, expected.parameters, strict=True
+    ):
         torch.testing.assert_close(found_HB1[..., 0].mT, expected_BH, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "student-t", "negative-binomial", "zero-inflated"])
-def test_direct_tells_the_laws_of_one_forward_pass_and_draws_nothing(family: str) -> None:
+def test_direct_returns_the_distributions_of_one_forward_pass_and_no_paths(family: str) -> None:
     config = two_ways({"likelihood": family, "lowest": 40.0})
     data = TrainingSet.of(small.panel(), config)
     network, batch = small.network(config, data), small.short_windows(data)
-    found = decode_at_once(network, batch, LEVELS)
+    found = decode_direct(network, batch, LEVELS)
     with torch.no_grad():
-        law = laws_at_once(network, batch)
+        distribution = direct_distributions(network, batch)
     assert found.paths_BNH.shape == (5, 0, 6)
-    torch.testing.assert_close(found.mean_BH, law.mean.clamp(min=40))
+    torch.testing.assert_close(found.mean_BH, distribution.mean.clamp(min=40))
     for n, level in enumerate(LEVELS):
-        torch.testing.assert_close(found.quantiles_BQH[:, n], law.quantile([level])[..., 0].clamp(min=40))
+        torch.testing.assert_close(found.quantiles_BQH[:, n], distribution.quantile([level])[..., 0].clamp(min=40))
 
 
-def test_direct_does_not_look_at_the_horizon() -> None:
+def test_direct_does_not_read_the_horizon() -> None:
     network, batch = in_the_middle()
-    before = decode_at_once(network, batch, LEVELS)
+    before = decode_direct(network, batch, LEVELS)
     batch.values_BL[:, 24:] = 1e6
     for k, lag in enumerate(LAGS):
         batch.lagged_BLK[:, 24 + lag :, k] = -1e6
-    assert torch.equal(decode_at_once(network, batch, LEVELS).quantiles_BQH, before.quantiles_BQH)
+    assert torch.equal(decode_direct(network, batch, LEVELS).quantiles_BQH, before.quantiles_BQH)
 
 
 def test_counts_stay_whole() -> None:
@@ -125,7 +128,7 @@ def test_counts_stay_whole() -> None:
         np.testing.assert_array_equal(values, np.round(values))
 
 
-def test_neither_way_looks_at_the_horizon() -> None:
+def test_neither_way_reads_the_horizon() -> None:
     network, batch = in_the_middle()
     uniform = draws(0, np.arange(5, dtype=np.uint64), 10, 6)
     before = decode_two_ways(network, batch, uniform, LEVELS)
@@ -138,7 +141,7 @@ def test_neither_way_looks_at_the_horizon() -> None:
 
 
 @pytest.mark.parametrize("method", ["ancestral", "two-way", "direct"])
-def test_three_windows_of_four_are_blind_in_training_and_validation(method: Any) -> None:
+def test_three_windows_of_four_are_masked_in_training_and_validation(method: Any) -> None:
     data = TrainingSet.of(small.panel(missing=0), replace(two_ways(), method=method))
     pairs = data.validation_pairs(7)
     whole = data.gather(data.windows, pairs, Ranks()).clone()
@@ -182,6 +185,6 @@ def _only(panel: ls.Panel, series: int) -> ls.Panel:
 
 
 @pytest.mark.parametrize("method", ["two-way", "direct"])
-def test_deepstate_knows_one_way_and_refuses_others(method: Any) -> None:
+def test_deepstate_refuses_methods_other_than_its_own(method: Any) -> None:
     with pytest.raises(ls.ConfigError, match=f"DeepState must not have the method {method}"):
         ls.DeepState(6, config=replace(two_ways({"likelihood": "gaussian"}), method=method)).fit(small.panel())

@@ -1,4 +1,4 @@
-"""The part of a block after its attention: the kernel's is the plain one's, in values and gradients, at every size."""
+"""The part of a block after its attention: kernel and torch agree in values and gradients, at every size."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from logsparse.errors import LogsparseError
 from logsparse.model.feedforward import (
     Kept,
     Weights,
+    dropout_mask,
+    dropout_mask_plainly,
     feed_forward,
     feed_forward_plainly,
-    kept_share,
-    kept_share_plainly,
     kernel_draws,
 )
 
@@ -56,14 +56,14 @@ def inputs(
         *((None, None) if pre else (draw(width), draw(width))),
     )
     x = draw(batch, length, width)
-    # Channel-first, as attention gives it.
+    # Channel-first, like the output of attention.
     gathered = draw(batch, channels, length).detach().mT.requires_grad_()
-    kept = (kept_share(x.detach().mT.contiguous().mT, 0.3, generator), kept_share(x.detach(), 0.3, generator))
+    kept = (dropout_mask(x.detach().mT.contiguous().mT, 0.3, generator), dropout_mask(x.detach(), 0.3, generator))
     return x, gathered, weights, kept if dropped else (None, None)
 
 
 def results(way: Any, given: Inputs) -> list[Tensor]:
-    """The stream, and the gradients of all inputs."""
+    """Return the stream, and the gradients of all inputs."""
     x, gathered, weights, _ = given
     out = way(*given)
     leaves = [x, gathered, *(part for part in weights if part is not None)]
@@ -78,7 +78,7 @@ def assert_same(given: Inputs, tolerance: float) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_the_kernel_gives_the_plain_block_s_results(data: st.DataObject) -> None:
+def test_the_kernel_equals_the_reference(data: st.DataObject) -> None:
     sizes = [data.draw(st.integers(1, most)) for most in (4, 150, 35, 40, 50)]
     pre, dropped = data.draw(st.booleans()), data.draw(st.booleans())
     assert_same(inputs(*sizes, pre=pre, dropped=dropped, seed=data.draw(st.integers(0, 9))), 1e-9)
@@ -86,11 +86,11 @@ def test_the_kernel_gives_the_plain_block_s_results(data: st.DataObject) -> None
 
 @pytest.mark.parametrize("pre", [False, True])
 @pytest.mark.parametrize("length", [1, 63, 64, 65, 192])
-def test_single_precision_is_as_good_as_it_can_be(length: int, pre: bool) -> None:
+def test_single_precision_agrees_to_rounding(length: int, pre: bool) -> None:
     assert_same(inputs(3, length, 25, 200, 100, pre=pre, dropped=True, dtype=torch.float32), 2e-5)
 
 
-def test_many_short_rows_are_the_same_as_each_by_itself() -> None:
+def test_many_short_rows_equal_each_row_alone() -> None:
     x, gathered, weights, _ = inputs(50, 3, 9, 12, 20, pre=True)
     with torch.no_grad():
         dense = gathered.contiguous()
@@ -107,7 +107,7 @@ def test_the_same_threads_give_the_same_bits() -> None:
         assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
 
 
-def test_every_level_of_the_processor_gives_the_same() -> None:
+def test_every_instruction_set_gives_the_same() -> None:
     kernel = extension()
     best = kernel.level()
     try:
@@ -149,7 +149,7 @@ def test_a_nan_stays_with_its_position() -> None:
         (13, torch.ones(9), r"last_shift_W must be \(4,\)"),
     ],
 )
-def test_the_operator_refuses_what_would_read_foreign_memory(number: int, wrong: Tensor, message: str) -> None:
+def test_the_operator_refuses_shapes_that_would_read_out_of_bounds(number: int, wrong: Tensor, message: str) -> None:
     x, gathered, weights, kept = inputs(2, 5, 4, 3, 6, dropped=True, dtype=torch.float32)
     given: list[Any] = [x, gathered, *kept, *weights]
     given[number] = wrong
@@ -170,8 +170,8 @@ def test_the_kernel_draws_what_torch_would_draw(
     ours, plain = torch.Generator().manual_seed(5), torch.Generator().manual_seed(5)
     for generator in (ours, plain):
         torch.rand(before, generator=generator)
-    kept = kept_share(like, 0.1, ours)
-    assert torch.equal(kept, kept_share_plainly(like, 0.1, plain))
+    kept = dropout_mask(like, 0.1, ours)
+    assert torch.equal(kept, dropout_mask_plainly(like, 0.1, plain))
     assert kept.stride() == like.stride()
     assert torch.equal(ours.get_state(), plain.get_state())
 

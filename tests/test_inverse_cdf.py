@@ -51,20 +51,20 @@ def test_the_quick_student_t_quantile_is_the_exact_one(df: float, level: float) 
     torch.testing.assert_close(quick, exact, rtol=3e-6, atol=1e-9)
 
 
-def test_beyond_the_farthest_deviate_the_student_t_quantile_is_exact_still() -> None:
+def test_beyond_the_farthest_deviate_the_student_t_quantile_is_still_exact() -> None:
     levels, df = np.array([1e-30, 1e-12, 0.3]), 2.5
     np.testing.assert_allclose(student_t_quantile(tensor(levels), tensor(df)), stats.t.ppf(levels, df), rtol=3e-6)
 
 
-def test_laws_and_levels_of_different_shapes_are_found_as_if_each_stood_alone() -> None:
+def test_parameters_and_levels_broadcast() -> None:
     level_NK, df_BN1 = (
         torch.rand(4, 3, generator=torch.Generator().manual_seed(0)),
         torch.tensor([[2.0], [7.5]])[..., None],
     )
     together = student_t_quantile(level_NK, df_BN1.expand(2, 4, 1))
     assert together.shape == (2, 4, 3)
-    for law, df in enumerate((2.0, 7.5)):
-        np.testing.assert_allclose(together[law], stats.t.ppf(level_NK.double(), df), rtol=3e-6)
+    for number, df in enumerate((2.0, 7.5)):
+        np.testing.assert_allclose(together[number], stats.t.ppf(level_NK.double(), df), rtol=3e-6)
 
 
 @pytest.mark.parametrize("df", [2.0, 3.7, 40.0])
@@ -76,7 +76,7 @@ def test_the_student_t_quantile_rises_with_the_level_and_is_symmetric(df: float)
 
 
 @pytest.mark.parametrize("shape", [(7,), (3, 1, 7)], ids=str)
-def test_laws_that_are_all_asked_the_same_levels_have_the_quantiles_of_each_alone(shape: tuple[int, ...]) -> None:
+def test_shared_levels_give_the_quantiles_of_each_distribution_alone(shape: tuple[int, ...]) -> None:
     generator = torch.Generator().manual_seed(0)
     level, df_MX1 = torch.rand(shape, generator=generator), 2 + 20 * torch.rand(3, 5, 1, generator=generator)
     together = student_t_quantile(level, df_MX1)

@@ -23,7 +23,7 @@ ORDER = [
     "pictures",
     "attention.draw", "attention.plain", "attention.triton",
     "attention.attend", "attention.layer", "attention.step", "attention.triton_kernels",
-    "model.feedforward", "model.advance", "model.network", "model.decode",
+    "model.feedforward", "model.advance", "model.network", "model.autoregressive", "model.decode",
     "model.recurrent", "model.sample", "model.statespace", "model.transformer",
     "attention.maps",
     "train.distributed", "train.batches", "train.optim", "train.checkpoint", "train.loop", "folder", "params",

@@ -13,7 +13,7 @@ from logsparse.attention.maps import attending
 from logsparse.attention.pattern import full, restart
 from logsparse.config import Config
 from logsparse.data.windows import Batch
-from logsparse.model.decode import Stepwise, decode, decode_plainly, draws
+from logsparse.model.decode import Decoder, decode, decode_plainly, draws
 from logsparse.model.network import Network
 from logsparse.model.recurrent import Recurrent
 from logsparse.model.statespace import Structural, Structure
@@ -119,7 +119,7 @@ def cut(batch: Batch, row: int, padding: int) -> Batch:
 @pytest.mark.parametrize("name", ["paper", "default", "restart", "recurrent"])
 def test_decoding_a_padded_window_step_by_step_equals_whole_passes(name: str, method: str) -> None:
     network, batch = made(name)
-    assert isinstance(network, Stepwise)
+    assert isinstance(network, Decoder)
     uniform = draws(0, np.arange(5, dtype=np.uint64), 3, 6)
     found = decode(network, batch, uniform, [0.5], method).paths_BNH
     torch.testing.assert_close(found, decode_plainly(network, batch, uniform, method), rtol=1e-4, atol=1e-4)

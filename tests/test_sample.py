@@ -1,4 +1,4 @@
-"""Forecasts of many windows: draws of their own at every cutoff, the same however the work is split."""
+"""Forecasts of many windows: independent draws at every cutoff, the same however the work is split."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def trained(panel: Panel) -> tuple[Transformer, Windows]:
 
 
 def paths(network: Transformer, windows: Windows, pairs: Pairs, number: int = 40) -> Floats:
-    ask = Sampling(paths=number, levels=(0.5,), method="ancestral", seed=3, keep_paths=True)
-    found = sample(network, windows, pairs, ask).paths_WNH
+    sampling = Sampling(paths=number, levels=(0.5,), method="ancestral", seed=3, keep_paths=True)
+    found = sample(network, windows, pairs, sampling).paths_WNH
     assert found is not None
     return found
 
@@ -48,7 +48,7 @@ def pairs_of(series: list[int], starts: list[int]) -> Pairs:
     return Pairs(np.array(series), np.array(starts))
 
 
-def test_cutoffs_of_one_series_have_draws_of_their_own() -> None:
+def test_cutoffs_of_one_series_have_independent_draws() -> None:
     network, windows = trained(repeating())
     one_NH, other_NH, third_NH = paths(network, windows, pairs_of([2, 2, 2], [72, 96, 120]), number=2000)
     far_H = np.abs(one_NH.mean(0) - other_NH.mean(0)) / one_NH.std(0)
@@ -59,9 +59,7 @@ def test_cutoffs_of_one_series_have_draws_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 80, 100_000])
-def test_a_cutoff_has_the_same_forecast_alone_among_others_and_in_any_order(
-    rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forecast_does_not_depend_on_other_cutoffs_or_their_order(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     network, windows = trained(small.panel())
     together = paths(network, windows, pairs_of([0, 3, 3, 1], [90, 100, 110, 120]))
     monkeypatch.setattr(module, "ROWS", rows)

@@ -1,4 +1,4 @@
-"""Level, slope and season as matrices, and the network that tells their strengths."""
+"""Level, slope and season as matrices, and the network that outputs their parameters."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def made(structure: Structure, *, missing: float = 0.1) -> tuple[Structural, Tra
     return network, data, data.windows(series, data.windows.panel.lengths[series]).clone()
 
 
-def test_a_short_season_has_a_state_for_each_step_and_a_step_looks_at_its_own() -> None:
+def test_a_short_season_has_one_state_per_phase() -> None:
     emission = Structure(3).emission(5)
     assert emission.tolist() == [[1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 0, 1], [1, 1, 0, 0], [1, 0, 1, 0]]
     assert Structure(24).emission(4).shape == (4, 5), "a step that no window has needs no state"
 
 
-def test_a_long_season_is_made_of_waves_that_come_back() -> None:
+def test_a_long_season_is_a_sum_of_periodic_waves() -> None:
     season = LONGEST_SEASON + 1
     emission = Structure(season).emission(2 * season)[:, 1:]
     assert emission.shape[1] == 2 * WAVES
@@ -45,7 +45,7 @@ def test_a_long_season_is_made_of_waves_that_come_back() -> None:
     assert (alike[season // 4 : 3 * season // 4] < 0.3).all(), "what happens at one step hardly moves far ones"
 
 
-def test_a_slope_moves_the_level_and_lasts_as_long_as_the_trend_says() -> None:
+def test_a_slope_is_added_to_the_level_and_damped_by_the_trend() -> None:
     structure = Structure(2, 0.5)
     transition, state = structure.transition(3), torch.tensor([1.0, 8.0, 0.0, 0.0]).double()
     assert transition is not None
@@ -56,7 +56,7 @@ def test_a_slope_moves_the_level_and_lasts_as_long_as_the_trend_says() -> None:
 
 
 @pytest.mark.parametrize("structure", STRUCTURES, ids=str)
-def test_a_fresh_network_says_what_it_is_told_to_begin_with(structure: Structure) -> None:
+def test_the_outputs_of_a_fresh_network_are_its_starts(structure: Structure) -> None:
     network, _, batch = made(structure)
     with torch.no_grad():
         network.output.weight.zero_()
@@ -78,8 +78,8 @@ def test_the_density_is_that_of_the_raw_values_and_the_horizon_alone_is_its_end(
     network, data, _ = made(structure)
     batch = data.windows(np.arange(5), np.full(5, 40)).clone()
     raw, scale = network(batch), batch.scale_B[:, None].double()
-    law = run_filter(network.model(raw), batch.values_BL / scale, batch.observed_BL)
-    expected = torch.distributions.Normal(law.mean_BL * scale, law.variance_BL.sqrt() * scale)
+    filtered = run_filter(network.model(raw), batch.values_BL / scale, batch.observed_BL)
+    expected = torch.distributions.Normal(filtered.mean_BL * scale, filtered.variance_BL.sqrt() * scale)
     found = network.log_density(raw, batch)
     seen = batch.observed_BL
     error = (batch.values_BL - expected.mean) / expected.stddev
@@ -120,7 +120,7 @@ def test_dropout_acts_only_with_a_generator() -> None:
 
 
 @pytest.mark.parametrize("structure", STRUCTURES, ids=str)
-def test_mean_and_quantiles_are_what_very_many_paths_would_say(structure: Structure) -> None:
+def test_mean_and_quantiles_agree_with_those_of_many_paths(structure: Structure) -> None:
     network, _, batch = made(structure)
     uniform = draws(0, np.arange(5, dtype=np.uint64), 4000, batch.horizon)
     levels = (0.1, 0.5, 0.9)
@@ -135,15 +135,15 @@ def test_mean_and_quantiles_are_what_very_many_paths_would_say(structure: Struct
 def test_a_forecast_ignores_the_horizon_and_agrees_with_the_density() -> None:
     network, data, _ = made(Structure(24), missing=0)
     batch = data.windows(np.arange(5), np.full(5, 60)).clone()
-    told = batch.clone()
-    told.values_BL[:, batch.context :] = 1e6
+    changed = batch.clone()
+    changed.values_BL[:, batch.context :] = 1e6
     uniform = draws(0, np.arange(5, dtype=np.uint64), 3, batch.horizon)
-    one, other = (network.forecast(windows, uniform, (0.5,), "ancestral") for windows in (batch, told))
+    one, other = (network.forecast(windows, uniform, (0.5,), "ancestral") for windows in (batch, changed))
     assert torch.equal(one.paths_BNH, other.paths_BNH)
     scale = batch.scale_B[:, None].double()
-    law = run_filter(network.model(network(batch)), batch.values_BL / scale, batch.observed_BL)
+    filtered = run_filter(network.model(network(batch)), batch.values_BL / scale, batch.observed_BL)
     now = batch.context
-    torch.testing.assert_close(one.mean_BH[:, 0], (law.mean_BL * scale)[:, now].float())
+    torch.testing.assert_close(one.mean_BH[:, 0], (filtered.mean_BL * scale)[:, now].float())
 
 
 def test_training_lowers_the_loss() -> None:

@@ -45,7 +45,7 @@ def some_values(size: tuple[int, int, int], seed: int = 1) -> tuple[Tensor, Tens
 
 
 def joint(model: LinearGaussian) -> tuple[Tensor, Tensor]:
-    """(B, L), (B, L, L): mean and covariance of all values together, each as a sum over all that made it."""
+    """Return mean (B, L) and covariance (B, L, L) of all values, written out as sums."""
     windows, steps, states = model.innovation_BLD.shape
     move_DD = torch.eye(states, dtype=torch.float64) if model.transition_DD is None else model.transition_DD
     power = [torch.linalg.matrix_power(move_DD, n) for n in range(steps)]
@@ -68,7 +68,7 @@ def joint(model: LinearGaussian) -> tuple[Tensor, Tensor]:
 
 
 def joint_log_density(model: LinearGaussian, value_BL: Tensor, observed_BL: Tensor) -> Tensor:
-    """Of the observed values of all windows, by the density of the joint law."""
+    """Return the log-density of the observed values of all windows under the joint distribution."""
     mean_BL, covariance_BLL = joint(model)
     total = 0 * mean_BL.sum()
     for row, seen in enumerate(observed_BL):
@@ -85,7 +85,7 @@ def filter_log_density(model: LinearGaussian, value_BL: Tensor, observed_BL: Ten
 
 @pytest.mark.parametrize("moving", [True, False])
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_density_and_gradients_are_those_of_the_joint_law(size: tuple[int, int, int], moving: bool) -> None:
+def test_density_and_gradients_are_those_of_the_joint_distribution(size: tuple[int, int, int], moving: bool) -> None:
     value_BL, observed_BL = some_values(size)
     names = ["mean_BD", "covariance_BDD", "emission_BLD", "offset_BL", "noise_BL", "innovation_BLD"]
 
@@ -105,7 +105,7 @@ def test_density_and_gradients_are_those_of_the_joint_law(size: tuple[int, int, 
         torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-8)
 
 
-def test_what_is_not_observed_is_not_read() -> None:
+def test_values_that_are_not_observed_are_not_read() -> None:
     size = (3, 9, 2)
     model, (value_BL, observed_BL) = some_model(size), some_values(size)
     other_BL = torch.where(observed_BL, value_BL, torch.nan)
@@ -115,7 +115,7 @@ def test_what_is_not_observed_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("moving", [True, False])
-def test_a_forecast_is_the_joint_law_given_the_past(moving: bool) -> None:
+def test_a_forecast_is_the_joint_distribution_given_the_past(moving: bool) -> None:
     size, now = (2, 14, 3), 9
     model, (value_BL, observed_BL) = some_model(size, moving=moving), some_values(size)
     past = run_filter(model.between(0, now), value_BL[:, :now], observed_BL[:, :now])
@@ -179,7 +179,7 @@ def test_statsmodels_finds_the_same(end: int, moving: bool) -> None:
         np.testing.assert_allclose(forecast.variance_BL[row], variance_H, rtol=1e-8, atol=1e-8)
 
 
-def test_it_stays_exact_where_noise_is_a_thousandth_of_the_states_over_many_steps() -> None:
+def test_the_filter_stays_exact_where_noise_is_a_thousandth_of_the_states_over_many_steps() -> None:
     steps, states = 2000, 25
     emission_LD = torch.cat([torch.ones(steps, 1), torch.eye(24)[torch.arange(steps) % 24]], 1)
     model = LinearGaussian(

@@ -1,4 +1,4 @@
-"""The network is the paper's to the number of its parameters, sees no future, and takes new series."""
+"""The network has the paper's number of parameters, does not see the future, and accepts new series."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_an_anchored_location_starts_as_the_mean_of_the_lags_that_were_seen(see_
     assert (network(windows)[..., 1] == 0).all()
 
 
-def test_the_scale_divides_what_goes_in() -> None:
+def test_the_scale_divides_the_inputs() -> None:
     network, windows = batch()
     tripled = replace(windows, lagged_BLK=3 * windows.lagged_BLK, scale_B=3 * windows.scale_B)
     torch.testing.assert_close(network(tripled), network(windows))
@@ -105,7 +105,7 @@ def test_dropout_keeps_the_mean_and_drops_its_share() -> None:
     assert float(dropped.mean()) == pytest.approx(1, abs=0.01)
 
 
-def test_an_unknown_series_is_row_zero_and_is_met_in_training() -> None:
+def test_an_unknown_series_is_row_zero_and_occurs_in_training() -> None:
     network, windows = batch({"unknown_series": 1.0, "dropout": 0.0})
     unknown = replace(windows, series_B=torch.full_like(windows.series_B, -1))
     torch.testing.assert_close(network(windows, torch.Generator().manual_seed(0)), network(unknown))

@@ -236,7 +236,7 @@ class LogSparse(Forecaster):
         known = self.series_index_.joined(panel, learned_from(panel, self.config_))
         encoded = encode(known, panel)
         network = self._network(self.config_, len(self.features_), known, panel.freq)
-        network.take_over(self.network_)
+        network.copy_weights(self.network_)
         train = replace(self.config_.train, lr=_GENTLER * self.config_.train.lr, seeds=1, minutes=self.minutes)
         gentle = replace(self.config_, train=train)
         network.check(torch.from_numpy(seen_values(panel)))
@@ -281,7 +281,7 @@ class LogSparse(Forecaster):
 
             best = best_of(run, seeds)
         self.network_, self.history_ = best.network, best.history
-        self.network_.settle_unknown()
+        self.network_.fill_unknown()
 
     def _learned(self) -> list[str]:
         if not hasattr(self, "panel_"):

@@ -1,11 +1,12 @@
-"""Histories of a decoder's blocks -> a memory for the C++ kernel, and one more position of every path.
+"""Histories of a Transformer's blocks -> a memory for the C++ kernel, and one more position of every path.
 
-A step of few paths is calls rather than sums, so the kernel takes it at once: projection, blocks, last norm, head.
-Paths lie across the lanes in tiles of 64. `Transformer.advance` is the same in plain torch, for any device and type.
+In torch, a step of few paths costs more in calls than in arithmetic. Here `advance` makes one call of the kernel
+(`run_advance` in native/advance.h) for the whole network: projection, blocks, last norm, output layer. Paths lie across
+vector lanes in tiles of 64. `Transformer.advance` calls it, or computes the same in torch for other devices and types.
 """
 
-# B windows, N sample paths, T positions of the history, S steps after it, I inputs, W width of the stream, C channels
-# of all heads, H heads, D channels of one, K kernel, J = K - 1, P parameters, R tiles, X a tile's paths
+# Shapes: B windows, N sample paths, T positions of the history, S steps after it, J = kernel - 1, I inputs, W width of
+# the stream, H heads, D channels of a head, C channels of all heads, P parameters, R tiles, X paths of a tile.
 
 from __future__ import annotations
 
@@ -22,16 +23,16 @@ from logsparse.attention.native import TYPES, extension, serves
 from logsparse.attention.step import step_cells
 
 TILE = 64
-"""As in native/packed.h."""
+"""Paths per tile, as in native/packed.h."""
 
 
 class History(NamedTuple):
-    """What the steps of a block look back at."""
+    """What the steps of a block need of the history."""
 
     k_BHTD: Tensor
     v_BHTD: Tensor
     tail_BJW: Tensor
-    """The last inputs that the convolution sees; zeros where there were none."""
+    """The last inputs, for the convolution; zeros before the first."""
 
 
 class BlockParts(NamedTuple):
@@ -45,33 +46,37 @@ class BlockParts(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """What stands before and after the blocks."""
+    """The layers before and after the blocks."""
 
     project: nn.Module
     norm: nn.Module
     output: nn.Linear
     mix: nn.Linear | None
-    seen_from: int
-    """The input that says whether the first anchor was seen; -1: all were."""
+    observed_from: int
+    """Index of the first input that flags an observed anchor; -1 if there are no flags."""
 
 
 @dataclass
 class TiledMemory:
-    """What the kernel takes at every step: addresses, and the tensors that they belong to."""
+    """Arguments of the kernel that stay the same from step to step."""
 
     attentions: Sequence[ConvAttention]
     sizes: tuple[int, ...]
-    """As AdvanceProblem of native/problem.h has them, from the type to the steps there is room for."""
+    """Fields of AdvanceProblem in native/problem.h, from the type to the number of steps there is room for."""
     head: tuple[int, int, int]
-    """Parameters, anchors, the first input that says whether one was seen."""
+    """Parameters, anchors, `Ends.observed_from`."""
     whole: tuple[int, ...]
+    """Addresses of starts and layers outside the blocks."""
     blocks: list[tuple[int, ...]]
+    """Addresses of weights and caches per block."""
     held: list[Tensor | None]
+    """The tensors at these addresses, kept alive."""
     taken: int = 0
+    """Steps done."""
 
 
 def kernel_serves(inputs_BTI: Tensor, network: nn.Module) -> bool:
-    """Whether the kernel can take the steps after these inputs: it computes no gradients."""
+    """Return True if the kernel can compute the steps after these inputs; it has no gradients."""
     return not torch.is_grad_enabled() and serves(inputs_BTI, *network.parameters())
 
 
@@ -85,7 +90,7 @@ def remember(
     steps: int,
     starts_B: Tensor | None,
 ) -> TiledMemory:
-    """A memory with room for so many steps of so many paths of each window."""
+    """Return a memory with room for `steps` steps of each of `paths` paths per window."""
     first, attention = histories[0], parts[0].attention
     size, heads, length, width = first.k_BHTD.shape
     held: list[Tensor | None] = []
@@ -100,7 +105,7 @@ def remember(
     for history, part in zip(histories, parts, strict=True):
         query_key, bias_2C = part.attention.query_key, part.attention.query_key.bias
         assert bias_2C is not None
-        # Terms step by step, as the inputs of the steps follow each other.
+        # Rows ordered by position of the convolution, as the inputs are in memory.
         w_q, w_k = query_key.weight.mT.flatten(1).chunk(2)
         b_q, b_k = bias_2C.chunk(2)
         layers = (
@@ -125,7 +130,7 @@ def remember(
     return TiledMemory(
         [part.attention for part in parts],
         (*sizes, parts[0].widen.out_features, attention.kernel, length, steps),
-        (ends.output.out_features, anchors, ends.seen_from),
+        (ends.output.out_features, anchors, ends.observed_from),
         addresses([starts_B, *linear]),
         blocks,
         held,
@@ -133,7 +138,7 @@ def remember(
 
 
 def advance(inputs_BNI: Tensor, memory: TiledMemory) -> Tensor:
-    """(B, N, P) of the next position of every path."""
+    """Return (B, N, P) of the next position of every path."""
     _, size, paths, inputs, *_, history, room = memory.sizes
     assert inputs_BNI.shape == (size, paths, inputs)
     assert memory.taken < room

@@ -1,10 +1,11 @@
-"""The stream and what the heads gathered -> the stream after a block: merge, residual, norm, feed-forward, norm.
+"""Stream and output of the heads -> stream after the block: merge of heads, residual, norm, feed-forward, norm.
 
-Each position goes its way alone. The C++ kernel takes a tile of positions through all of it while it is in the cache,
-and computes it anew in the backward pass; `feed_forward_plainly` is the same in plain torch, for any device and type.
+Positions are independent. The C++ kernel takes a tile of positions through all layers while it is in the cache, and
+recomputes it in the backward pass; `feed_forward_plainly` is the reference in torch, for any device and type. Dropout
+masks are made here too.
 """
 
-# B batch, L length, W width of the stream, C channels of all heads, F channels of the feed-forward
+# Shapes: B batch, L length, W width of the stream, C channels of all heads, F channels of the feed-forward network.
 
 from __future__ import annotations
 
@@ -20,11 +21,12 @@ from logsparse.attention.layer import EPSILON
 from logsparse.attention.native import TYPES, check_shapes, define, extension, room, serves
 from logsparse.errors import DataError
 
+# Size of the state of torch's CPU generator, as the kernel reads it.
 _STATE_BYTES = 5056
 
 
 class Weights(NamedTuple):
-    """Of the merge of heads, the two layers of the feed-forward, and the norms after the first and the last sum."""
+    """Weights of the merge of heads, the two feed-forward layers, and the norms after the first and the last sum."""
 
     merge_WC: Tensor
     merge_bias_W: Tensor
@@ -35,16 +37,16 @@ class Weights(NamedTuple):
     first_gain_W: Tensor
     first_shift_W: Tensor
     last_gain_W: Tensor | None
-    """None: norms stand before the sublayers."""
+    """None in pre-norm blocks."""
     last_shift_W: Tensor | None
 
 
 Kept = tuple[Tensor | None, Tensor | None]
-"""What dropout multiplies the merged heads and the feed-forward with, (B, L, W) each."""
+"""Dropout masks of the merged heads and of the feed-forward output, (B, L, W) each; None for no dropout."""
 
 
 def feed_forward(x_BLW: Tensor, gathered_BLC: Tensor, weights: Weights, kept: Kept) -> Tensor:
-    """(B, L, W)."""
+    """Return the stream after the block, (B, L, W)."""
     given = [part for part in weights if part is not None]
     if not serves(x_BLW, gathered_BLC, *given):
         return feed_forward_plainly(x_BLW, gathered_BLC, weights, kept)
@@ -53,12 +55,12 @@ def feed_forward(x_BLW: Tensor, gathered_BLC: Tensor, weights: Weights, kept: Ke
 
 
 def feed_forward_plainly(x_BLW: Tensor, gathered_BLC: Tensor, weights: Weights, kept: Kept) -> Tensor:
-    """The oracle."""
+    """Compute the same in torch: the reference of the kernel."""
     w, width = weights, (x_BLW.shape[-1],)
     merged_BLW = linear(gathered_BLC, w.merge_WC, w.merge_bias_W)
     sum_BLW = x_BLW + (merged_BLW if kept[0] is None else merged_BLW * kept[0])
     normed_BLW = layer_norm(sum_BLW, width, w.first_gain_W, w.first_shift_W, EPSILON)
-    # With slope 0 it is relu, but its backward pass takes a third of the time on a CPU (docs/LOG.md).
+    # With slope 0 it equals relu, and its backward pass takes a third of the time on a CPU (docs/LOG.md).
     hidden_BLF = leaky_relu(linear(normed_BLW, w.widen_FW, w.widen_bias_F), 0.0, inplace=True)
     fed_BLW = linear(hidden_BLF, w.narrow_WF, w.narrow_bias_W)
     fed_BLW = fed_BLW if kept[1] is None else fed_BLW * kept[1]
@@ -67,19 +69,19 @@ def feed_forward_plainly(x_BLW: Tensor, gathered_BLC: Tensor, weights: Weights, 
     return layer_norm(normed_BLW + fed_BLW, width, w.last_gain_W, w.last_shift_W, EPSILON)
 
 
-def kept_share(like: Tensor, share: float, generator: Generator) -> Tensor:
-    """What dropout of this share multiplies with: 0, or 1 / (1 - share)."""
+def dropout_mask(like: Tensor, share: float, generator: Generator) -> Tensor:
+    """Return a dropout mask: 0 with probability `share`, else 1 / (1 - share)."""
     kept = torch.empty_like(like)
     if not (serves(kept) and kernel_draws()):
-        return kept_share_plainly(like, share, generator)
+        return dropout_mask_plainly(like, share, generator)
     state = generator.get_state()
     extension().keep(TYPES[kept.dtype], state.data_ptr(), kept.data_ptr(), kept.numel(), 1 - share, 1 / (1 - share))
     generator.set_state(state)
     return kept
 
 
-def kept_share_plainly(like: Tensor, share: float, generator: Generator) -> Tensor:
-    """The oracle, for any device; `bernoulli_` would draw other numbers on processors of another maker."""
+def dropout_mask_plainly(like: Tensor, share: float, generator: Generator) -> Tensor:
+    """Compute the same in torch. `bernoulli_` is not used: its draws differ between makes of processors."""
     strides = like.stride()
     in_memory = sorted(range(like.ndim), key=lambda n: -strides[n])
     shape = [like.shape[n] for n in in_memory]
@@ -90,19 +92,19 @@ def kept_share_plainly(like: Tensor, share: float, generator: Generator) -> Tens
 
 @lru_cache(maxsize=1)
 def kernel_draws() -> bool:
-    """Whether this torch keeps its generator as the kernel reads it: 5,000 bytes that no document promises."""
+    """Return True if the kernel can read torch's generator, whose memory layout is undocumented."""
     pair = Generator().manual_seed(0), Generator().manual_seed(0)
     state, kept = pair[0].get_state(), torch.empty(1000)
     if len(state) != _STATE_BYTES:
         return False
     extension().keep(TYPES[kept.dtype], state.data_ptr(), kept.data_ptr(), len(kept), 0.5, 2.0)
-    expected = kept_share_plainly(kept, 0.5, pair[1])
+    expected = dropout_mask_plainly(kept, 0.5, pair[1])
     return torch.equal(kept, expected) and torch.equal(state, pair[1].get_state())
 
 
 def drop(x: Tensor, share: float, generator: Generator | None) -> Tensor:
-    """Dropout whose draws come from a generator; none without one."""
-    return x if generator is None or share == 0 else x * kept_share(x, share, generator)
+    """Apply dropout with draws from a generator; without one, return x."""
+    return x if generator is None or share == 0 else x * dropout_mask(x, share, generator)
 
 
 def _feed_forward(x_BLW: Tensor, gathered_BLC: Tensor, *given: Tensor | None) -> Tensor:
@@ -110,7 +112,7 @@ def _feed_forward(x_BLW: Tensor, gathered_BLC: Tensor, *given: Tensor | None) ->
     _check(x_BLW, gathered_BLC, kept, weights)
     out_BLW = x_BLW.new_empty(x_BLW.shape)
     parts = [x_BLW, gathered_BLC, *kept, out_BLW]
-    # Many short rows are one long one where they follow each other in memory.
+    # Rows that are contiguous in memory are passed as one long row.
     if all(part is None or _is_one_row(part) for part in parts):
         parts = [part if part is None else part.flatten(0, 1)[None] for part in parts]
     _run(parts, weights, None)
@@ -188,12 +190,12 @@ def _run(parts: list[Tensor | None], weights: Weights, sums: Tensor | None) -> N
 
 
 def _check(x_BLW: Tensor, gathered_BLC: Tensor, kept: Sequence[Tensor | None], weights: Weights) -> None:
-    """The operator is public and reads plain memory: nothing wrong may reach it."""
+    """Raise DataError for wrong shapes: the operator is public, and the kernel reads raw memory."""
     if x_BLW.ndim != 3 or gathered_BLC.ndim != 3 or weights.widen_FW.ndim != 2:
         raise DataError(
             "x must be (batch, length, width), gathered (batch, length, channels), widen (wide, width).",
             got=f"{tuple(x_BLW.shape)}, {tuple(gathered_BLC.shape)} and {tuple(weights.widen_FW.shape)}",
-            hint="call the block, which gives them.",
+            hint="call Block, which passes them.",
         )
     (batch, length, width), channels, wide = x_BLW.shape, gathered_BLC.shape[2], len(weights.widen_FW)
     shapes = [(width, channels), (width,), (wide, width), (wide,), (width, wide), *[(width,)] * 5]

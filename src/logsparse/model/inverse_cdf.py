@@ -1,6 +1,7 @@
-"""Probability and parameters -> value: the inverse distribution functions that torch does not have.
+"""Probability and parameters -> value: the inverse distribution functions that torch lacks.
 
-All functions are elementwise, broadcast, and compute in float64: a tail of 1e-7 does not survive float32.
+All functions are elementwise, broadcast, and compute in float64: float32 would lose a tail of 1e-7. Likelihoods call
+them (`inverse_cdf` in model/likelihood.py).
 """
 
 from __future__ import annotations
@@ -12,27 +13,28 @@ from torch import Tensor
 
 from logsparse.attention.native import available, extension
 
-# D polynomials in the normal deviate, N polynomials in 1 / df
+# Shapes: ... any, D polynomials in the normal deviate, N polynomials in 1 / df.
 
 _PRECISION = 1e-11
 _ROUNDS = 2_000
-# Below it every whole number is one of float64.
+# Below it float64 represents every whole number.
 _ALL_WHOLE = 2.0**53
+# Ratio of the parameters of a beta distribution from which on its gamma limit is used.
 _LOPSIDED = 50
-# Means up to here: adding up so many probabilities costs less than one incomplete beta function.
+# For means up to here, summing probabilities is cheaper than one incomplete beta function.
 _COUNTED = 64
-# Of the surface that stands for the Student-t quantile: deviates up to here (a tail of 1e-9), and 1 / df from and to;
-# with so many polynomials it is right to 1e-6, as the exact function is.
+# Domain of the polynomial approximation to the Student-t quantile: deviates up to here (a tail of 1e-9), and the range
+# of 1 / df. With this many polynomials its error is 1e-6, like that of the exact function.
 _FARTHEST, _FROM, _TO = 6.0, 5e-4, 0.5
 _DEVIATE_POLYNOMIALS, _DF_POLYNOMIALS = 16, 16
 
 
 @torch.no_grad()
 def beta_cdf(a: Tensor, b: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Regularised incomplete beta function I_x(a, b); y is 1 - x, given because x near 1 would lose it.
+    """Return the regularised incomplete beta function I_x(a, b); y is 1 - x, which x near 1 would round away.
 
-    The continued fraction needs thousands of rounds where one of a, b is far larger than the other; there the
-    gamma law is its limit, and an incomplete gamma function with one correction is good to 1e-6 or better.
+    The continued fraction needs thousands of rounds where one of a, b is far larger than the other. The gamma
+    distribution is the limit there: an incomplete gamma function with one correction is accurate to 1e-6.
     """
     a, b, x, y = _aligned(a, b, x, y)
     value = torch.empty_like(x)
@@ -45,7 +47,7 @@ def beta_cdf(a: Tensor, b: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _gamma_limit(a: Tensor, b: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """I_x(a, b) for b far above a, after Wise (1950)."""
+    """Return I_x(a, b) for b far above a, after Wise (1950)."""
     count = b + (a - 1) / 2
     reach = -count * torch.where(x < 0.5, torch.log1p(-x), torch.log(y))
     density = torch.exp(torch.xlogy(a, reach) - reach - torch.lgamma(a))
@@ -54,8 +56,8 @@ def _gamma_limit(a: Tensor, b: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _continued_fraction(a: Tensor, b: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """I_x(a, b) by Lentz's method, in about sqrt(max(a, b)) rounds."""
-    # It converges quickly on one side of the mean only; the other side is its complement.
+    """Return I_x(a, b) by Lentz's method, in about sqrt(max(a, b)) rounds."""
+    # It converges fast on one side of the mean only; the other side is computed as the complement.
     mirrored = x > (a + 1) / (a + b + 2)
     a, b = torch.where(mirrored, b, a), torch.where(mirrored, a, b)
     x, y = torch.where(mirrored, y, x), torch.where(mirrored, x, y)
@@ -83,10 +85,10 @@ def _continued_fraction(a: Tensor, b: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 @torch.no_grad()
 def student_t_quantile(uniform: Tensor, df: Tensor) -> Tensor:
-    """Quantile of the standard Student-t law for df from 2 to 1,000: the normal one, stretched.
+    """Return the quantile of the standard Student-t distribution, df from 2 to 1,000: a stretched normal quantile.
 
-    The logarithm of the stretch is a smooth surface over the normal deviate and 1 / df, so a product of few polynomials
-    tells it, in a fraction of the exact function's time (docs/LOG.md).
+    The logarithm of the stretch is a smooth function of the normal deviate and 1 / df. A few Chebyshev polynomials in
+    both approximate it in a fraction of the time of the exact function (docs/LOG.md).
     """
     p = uniform.double()
     deviate = -torch.special.ndtri(torch.minimum(p, 1 - p))
@@ -94,21 +96,21 @@ def student_t_quantile(uniform: Tensor, df: Tensor) -> Tensor:
         return student_t_quantile_exactly(uniform, df)
     signed = torch.where(p < 0.5, -deviate, deviate)
     if df.shape[-1:] == (1,) and (p.ndim == 1 or p.shape[-2] == 1):
-        # Every law at the same levels: one product of matrices.
+        # All distributions at the same levels: one matrix product.
         over = _chebyshev(_place(deviate), _DEVIATE_POLYNOMIALS)
-        return signed * torch.exp(_shares(df).squeeze(-2) @ (over if p.ndim == 1 else over.squeeze(-3)).mT)
+        return signed * torch.exp(_coefficients(df).squeeze(-2) @ (over if p.ndim == 1 else over.squeeze(-3)).mT)
     if p.device.type == "cpu" and available():
         return _stretched_by_kernel(signed, df)
     return stretched(signed, df)
 
 
 def stretched(deviate: Tensor, df: Tensor) -> Tensor:
-    """Deviates of the normal law -> of the Student-t law; the oracle of the kernel, and for any device."""
-    return deviate * torch.exp(_clenshaw(_shares(df), _place(deviate)))
+    """Map normal deviates to Student-t deviates, on any device: the reference of the kernel."""
+    return deviate * torch.exp(_clenshaw(_coefficients(df), _place(deviate)))
 
 
 def _stretched_by_kernel(deviate: Tensor, df: Tensor) -> Tensor:
-    """A step of few paths is calls rather than sums: one instead of forty."""
+    """Compute `stretched` in one call of the C++ kernel instead of forty of torch, which matters for few paths."""
     deviate, df = (x.contiguous() for x in _aligned(deviate, df))
     out, surface = torch.empty_like(deviate), _surface()
     where = [x.data_ptr() for x in (deviate, df, out, surface)]
@@ -116,23 +118,23 @@ def _stretched_by_kernel(deviate: Tensor, df: Tensor) -> Tensor:
     return out
 
 
-def _shares(df: Tensor) -> Tensor:
-    """(..., D): of the polynomials in the deviate."""
+def _coefficients(df: Tensor) -> Tensor:
+    """Return coefficients (..., D) of the polynomials in the deviate."""
     return _chebyshev(_place_of_df(1 / df.double()), _DF_POLYNOMIALS) @ _surface().to(df.device)
 
 
-def _clenshaw(share: Tensor, place: Tensor) -> Tensor:
-    """Sums of shares (..., D) of the polynomials at places (...), by the recurrence of Clenshaw."""
-    share_D, twice = share.unbind(-1), 2 * place
-    before, last = share_D[-1], torch.addcmul(share_D[-2], twice, share_D[-1])
-    for part in share_D[-3:0:-1]:
+def _clenshaw(coefficient: Tensor, place: Tensor) -> Tensor:
+    """Evaluate Chebyshev series with coefficients (..., D) at places (...) by Clenshaw's recurrence."""
+    coefficient_D, twice = coefficient.unbind(-1), 2 * place
+    before, last = coefficient_D[-1], torch.addcmul(coefficient_D[-2], twice, coefficient_D[-1])
+    for part in coefficient_D[-3:0:-1]:
         before, last = last, torch.addcmul(part - before, twice, last)
-    return torch.addcmul(share_D[0] - before, place, last)
+    return torch.addcmul(coefficient_D[0] - before, place, last)
 
 
 @lru_cache(maxsize=1)
 def _surface() -> Tensor:
-    """(N, D): coefficients found from the exact function, at as many points as there are polynomials."""
+    """Return coefficients (N, D), interpolated from the exact function at the Chebyshev points."""
     at_D, at_N = (
         torch.cos(torch.pi * (torch.arange(count, dtype=torch.float64) + 0.5) / count)
         for count in (_DEVIATE_POLYNOMIALS, _DF_POLYNOMIALS)
@@ -146,25 +148,26 @@ def _surface() -> Tensor:
 
 
 def _place(deviate: Tensor) -> Tensor:
-    """-1 to 1; the stretch is an even function of the deviate."""
+    """Map deviates to [-1, 1]; through their square, since the stretch is an even function."""
     return 2 * (deviate / _FARTHEST) ** 2 - 1
 
 
 def _place_of_df(inverse_df: Tensor) -> Tensor:
+    """Map 1 / df to [-1, 1]."""
     return 2 * (inverse_df - _FROM) / (_TO - _FROM) - 1
 
 
 def _chebyshev(x: Tensor, count: int) -> Tensor:
-    """(..., count): the first polynomials of Chebyshev at x."""
+    """Return the first Chebyshev polynomials at x, (..., count)."""
     return torch.cos(torch.arange(count, dtype=x.dtype, device=x.device) * torch.acos(x)[..., None])
 
 
 @torch.no_grad()
 def student_t_quantile_exactly(uniform: Tensor, df: Tensor) -> Tensor:
-    """The same for df >= 2, however far the tail.
+    """Return the same quantile for df >= 2 at any level.
 
-    The expansions of Hill (1970, Algorithm 396) are good to 1e-3 at df = 2 and 1e-5 from 3 on; one Newton
-    step on the exact tail removes the rest.
+    The expansions of Hill (1970, Algorithm 396) have an error of 1e-3 at df = 2 and 1e-5 from df = 3 on; one Newton
+    step on the exact tail removes it.
     """
     p, n = _aligned(uniform, df)
     tail = torch.minimum(p, 1 - p)
@@ -194,9 +197,9 @@ def student_t_quantile_exactly(uniform: Tensor, df: Tensor) -> Tensor:
 
 @torch.no_grad()
 def negative_binomial_quantile(uniform: Tensor, mean: Tensor, dispersion: Tensor) -> Tensor:
-    """Smallest count k with P(X <= k) >= uniform, where the variance is mean + dispersion * mean^2.
+    """Return the smallest count k with P(X <= k) >= uniform, where the variance is mean + dispersion * mean^2.
 
-    Small counts are found by adding up probabilities, the others by bisection.
+    Small counts are found by summing probabilities, others by bisection.
     """
     aligned = _aligned(uniform, mean, 1 / dispersion.double())
     u, m, r = (part.reshape(-1) for part in aligned)
@@ -207,9 +210,9 @@ def negative_binomial_quantile(uniform: Tensor, mean: Tensor, dispersion: Tensor
 
 
 def _counted(u: Tensor, m: Tensor, r: Tensor) -> Tensor:
-    """The count where it is small, -1 where it is not."""
+    """Return the count by summing probabilities where it is small, else -1."""
     found = torch.full_like(u, -1)
-    # Of larger means the first probabilities are too small to begin with, and the way is long.
+    # For larger means the first probabilities may underflow, and the sum is long.
     open_ = torch.nonzero(m < _COUNTED).squeeze(1)
     u, m, r = u[open_], m[open_], r[open_]
     probability = torch.exp(-r * torch.log1p(m / r))
@@ -228,11 +231,11 @@ def _counted(u: Tensor, m: Tensor, r: Tensor) -> Tensor:
 
 
 def _bisected(u: Tensor, m: Tensor, r: Tensor) -> Tensor:
-    """On whole numbers, between the bounds of Cantelli's inequality, so that it always ends."""
+    """Return the count by bisection on whole numbers, between the bounds of Cantelli's inequality."""
     deviation = torch.sqrt(m + m**2 / r)
     low = torch.floor(m - deviation * torch.sqrt((1 - u) / u)).clamp(min=0) - 1
     high = torch.ceil(m + deviation * torch.sqrt(u / (1 - u))) + 1
-    # The normal law with a correction for its skewness is never far off.
+    # First guess: the normal quantile with a correction for skewness.
     z = torch.special.ndtri(u)
     skew = (1 + 2 * m / r) / deviation
     middle = torch.floor(m + deviation * (z + skew * (z**2 - 1) / 6))
@@ -245,18 +248,18 @@ def _bisected(u: Tensor, m: Tensor, r: Tensor) -> Tensor:
         below = beta_cdf(r_open, at + 1, r_open / both, m_open / both) < u[open_]
         low[open_] = torch.where(below, at, low[open_])
         high[open_] = torch.where(below, high[open_], at)
-        # First away from the guess in steps that grow, until it is between; from then on in halves.
+        # Growing steps away from the guess until the count is bracketed, then halves.
         halves = torch.floor((low[open_] + high[open_]) / 2)
         stride = at + torch.where(below, reach[open_], -reach[open_])
         middle[open_] = torch.where(below, torch.minimum(stride, halves), torch.maximum(stride, halves))
         reach[open_] = reach[open_] * 4
-        # Beyond 2^53 neighbouring numbers are more than 1 apart: there twelve digits must do, or it would never end.
-        # A count may lie there though its mean does not.
+        # Beyond 2^53, where floats are more than 1 apart, stop at twelve digits. A count may lie there even if its mean
+        # does not.
         apart = torch.where(high[open_] < _ALL_WHOLE, 1.0, 1e-12 * high[open_])
         open_ = open_[high[open_] - low[open_] > apart]
     return high
 
 
 def _aligned(*parts: Tensor) -> tuple[Tensor, ...]:
-    """The same tensors in float64, broadcast to one shape."""
+    """Return the tensors in float64, broadcast to one shape."""
     return tuple(torch.broadcast_tensors(*(part.double() for part in parts)))  # type: ignore[no-untyped-call]

@@ -9,7 +9,7 @@ Missing values: replace them by any number of the support before `log_density`, 
 the gradients even where the result is masked.
 """
 
-# Shapes: ... any (window, path, step), P parameters, Q quantile levels, S samples.
+# Shapes: ... any (window, path, step), P parameters, Q quantile levels.
 
 from __future__ import annotations
 
@@ -235,11 +235,6 @@ class Distribution:
         half = torch.finfo(uniform.dtype).eps / 2
         values = self.family.inverse_cdf(uniform.clamp(half / 2, 1 - half), *self.parameters)
         return values.to(self.parameters[0].dtype)
-
-    def draw(self, samples: int, generator: torch.Generator) -> Tensor:
-        """Draw independent samples of shape (S, ...)."""
-        first = self.parameters[0]
-        return self.sample(torch.rand((samples, *first.shape), generator=generator, device=first.device))
 
     def quantile(self, levels: Sequence[float]) -> Tensor:
         """Return quantiles of shape (..., Q) at levels between 0 and 1."""

@@ -1,6 +1,7 @@
-"""Batch -> what every network is asked: raw parameters, the log-density of the targets under them, a forecast.
+"""Batch -> raw parameters, log-density of the targets, forecast: the interface of every network.
 
-`Network` holds what all share: the embeddings of positions, series and categories. Training knows this face only.
+`Network` also holds what all networks share: embeddings of positions, series and categories. Training uses nothing
+else. model/autoregressive.py and model/decode.py extend it for step-by-step networks, model/statespace.py for a filter.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from logsparse.data.windows import Batch
 from logsparse.errors import DataError
 from logsparse.model.likelihood import likelihood
 
-# B windows, N sample paths, L positions, H horizon, E embedding, I inputs, P parameters, C static columns, Q levels
+# Shapes: B windows, N sample paths, L positions, H horizon, E embedding, P parameters, C static columns,
+# Q quantile levels.
 
 UNKNOWN = 0
-"""Row of an embedding for a series or a category that was not there in training."""
+"""Embedding row for series and categories that training did not contain."""
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """What was drawn, and what is known of the law of each step."""
+    """Sample paths, and mean and quantiles of each step; values relative to the centre of their window."""
 
     paths_BNH: Tensor
     mean_BH: Tensor
@@ -34,10 +36,14 @@ class Decoded:
 
 
 class Network(nn.Module, ABC):
-    """`length` positions, `features` covariates, `series` known series, `static`: categories of each static column."""
+    """Base of all networks.
+
+    `length` is the number of positions, `features` of covariates, `series` of known series; `static` is the number of
+    categories per static column.
+    """
 
     has_positions: ClassVar[bool] = True
-    """Whether a position is told apart from others by an embedding."""
+    """Whether positions have an embedding."""
 
     def __init__(
         self, config: ModelConfig, *, length: int, features: int, series: int, static: Sequence[int] = ()
@@ -52,16 +58,17 @@ class Network(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, batch: Batch, generator: Generator | None = None) -> Tensor:
-        """(B, L, P) raw parameters. Dropout is active when a generator is given, and only then."""
+        """Return raw parameters (B, L, P). Dropout is active if and only if a generator is given."""
 
     def log_density(self, raw_BLP: Tensor, batch: Batch, begin: int = 0) -> Tensor:
-        """(B, L - begin): of each target from `begin` on, given those before it; one that is missing counts as 0."""
-        law = self.likelihood.distribution(raw_BLP[:, begin:], batch.scale_B[:, None])
-        # Missing targets are 0 in a batch: inside every family's support, and masked here.
-        return torch.where(batch.observed_BL[:, begin:], law.log_density(batch.values_BL[:, begin:]), 0)
+        """Return (B, L - begin): log-density of each target given those before it, 0 where the target is missing."""
+        distribution = self.likelihood.distribution(raw_BLP[:, begin:], batch.scale_B[:, None])
+        # Missing targets are 0 in a batch, which every support contains.
+        density_BL = distribution.log_density(batch.values_BL[:, begin:])
+        return torch.where(batch.observed_BL[:, begin:], density_BL, 0)
 
     def check(self, values: Tensor) -> None:
-        """Refuse targets that there cannot be."""
+        """Raise DataError for targets outside the support of the likelihood or below `ModelConfig.lowest`."""
         self.likelihood.check(values)
         lowest = self.config.lowest
         if lowest is not None and bool((values < lowest).any()):
@@ -73,60 +80,60 @@ class Network(nn.Module, ABC):
 
     @abstractmethod
     def forecast(self, batch: Batch, uniform_BNH: Tensor, levels: Sequence[float], method: str) -> Decoded:
-        """Of a batch whose horizon is unknown: paths from uniform draws in (0, 1), means and quantiles.
+        """Forecast a batch whose horizon is unknown; paths come from uniform draws in (0, 1).
 
-        Less the centre of each window, as all values of a batch are.
+        Results are relative to the centre of each window, like all values of a batch.
         """
 
     @abstractmethod
     def paths_needed(self, levels: Sequence[float], method: str) -> int:
-        """Paths that quantiles of these levels need to be accurate; 0 where they are exact without any."""
+        """Return the number of paths that accurate quantiles need; 0 where they are exact without any."""
 
     @abstractmethod
     def paths_read(self, paths: int, method: str) -> int:
-        """Of so many paths of a window, those that the network reads one by one."""
+        """Return the number of paths decoded individually."""
 
     @property
     @abstractmethod
     def memory_width(self) -> int:
-        """Numbers remembered of one position of one path."""
+        """Numbers stored per position of one path."""
 
     @abstractmethod
     def initialise(self, generator: Generator) -> None:
-        """Fresh weights."""
+        """Set fresh random weights."""
 
     def embeddings(self, batch: Batch, generator: Generator | None) -> Tensor:
-        """(B, L, E), or (1, L, E) where all windows share it: of position, series and static categories, summed."""
+        """Return the sum of position, series and category embeddings: (B, L, E), or (1, L, E) if windows share it."""
         length = batch.values_BL.shape[1]
-        where_LE = batch.scale_B.new_zeros(length, self.config.embedding)
+        position_LE = batch.scale_B.new_zeros(length, self.config.embedding)
         if self.position is not None:
-            where_LE = self.position.weight[:length]
+            position_LE = self.position.weight[:length]
         tables: list[tuple[Any, Tensor]] = list(zip(self.static, batch.static_BC.unbind(1), strict=True))
         if self.series is not None:
             tables.insert(0, (self.series, batch.series_B))
         if not tables:
-            return where_LE[None]
-        hidden_B = self._hidden(batch, generator)
-        rows = [table(torch.where(hidden_B, UNKNOWN, code_B + 1)) for table, code_B in tables]
-        return where_LE + torch.stack(rows).sum(0)[:, None]
+            return position_LE[None]
+        unknown_B = self._counted_as_unknown(batch, generator)
+        rows = [table(torch.where(unknown_B, UNKNOWN, code_B + 1)) for table, code_B in tables]
+        return position_LE + torch.stack(rows).sum(0)[:, None]
 
-    def _hidden(self, batch: Batch, generator: Generator | None) -> Tensor:
-        """(B,): windows whose series counts as unknown, so that the row of the unknown is trained."""
+    def _counted_as_unknown(self, batch: Batch, generator: Generator | None) -> Tensor:
+        """Return (B,) bool: windows whose series counts as unknown, so that its embedding row is trained."""
         if generator is None or self.config.unknown_series == 0:
             return torch.zeros_like(batch.series_B, dtype=torch.bool)
         chance_B = torch.rand(len(batch), generator=generator, device=batch.series_B.device)
         return chance_B < self.config.unknown_series
 
     @torch.no_grad()
-    def settle_unknown(self) -> None:
-        """A row of the unknown that was never trained becomes the mean of the known."""
+    def fill_unknown(self) -> None:
+        """Set the rows of unknown series and categories to the mean of the known rows, if they were not trained."""
         if self.config.unknown_series == 0:
             for table in (*([self.series] if self.series is not None else []), *self.static):
                 table.weight[UNKNOWN] = table.weight[1:].mean(0)
 
     @torch.no_grad()
-    def take_over(self, old: Network) -> None:
-        """The old one's weights; rows for series and categories that it did not have start as the unknown."""
+    def copy_weights(self, old: Network) -> None:
+        """Copy the weights of `old`; rows of series and categories that it did not have become its unknown row."""
         state = self.state_dict()
         for name, weight in old.state_dict().items():
             state[name][: len(weight)] = weight

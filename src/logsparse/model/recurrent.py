@@ -10,17 +10,17 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
-from logsparse.model.decode import Stepwise
+from logsparse.model.decode import Decoder
 from logsparse.model.feedforward import drop
 
-# B windows, N sample paths, L positions, T positions read, W hidden size, I inputs, P parameters of the likelihood
+# Shapes: B windows, N sample paths, L positions, T positions read, W hidden size, I inputs, P parameters.
 
 # Hidden and cell state of each layer, (1, B * N, W) each.
 States = list[tuple[Tensor, Tensor]]
 
 
-class Recurrent(Stepwise[States]):
-    """`layers` of `width` cells; the state takes the place of position and context."""
+class Recurrent(Decoder[States]):
+    """`config.layers` LSTM layers of `config.width` cells, 40 by default; no position embedding."""
 
     has_positions = False
 
@@ -33,42 +33,42 @@ class Recurrent(Stepwise[States]):
         self.make_head(self.width)
 
     def forward(self, batch: Batch, generator: Generator | None = None) -> Tensor:
-        """(B, L, P). Dropout between the layers is active when a generator is given, and only then."""
+        """Return (B, L, P). Dropout between the layers is active if and only if a generator is given."""
         raw_BLP, _ = self._read(self.inputs(batch, generator), None, batch.starts_B, generator)
         return raw_BLP
 
     def begin(
         self, inputs_BTI: Tensor, *, paths: int, steps: int, starts_B: Tensor | None = None
     ) -> tuple[Tensor, States]:
-        """(B, P) of the last position, and the states that every path goes on from."""
-        del steps  # an LSTM remembers as much after any number of them
+        """Return (B, P) of the last position, and the states that every path continues from."""
+        del steps  # the states do not grow
         raw_BTP, states = self._read(inputs_BTI, None, starts_B, None)
         copies = [(h.repeat_interleave(paths, 1), c.repeat_interleave(paths, 1)) for h, c in states]
         return raw_BTP[:, -1], copies
 
     def advance(self, inputs_BNI: Tensor, memory: States) -> Tensor:
-        """(B, N, P) of the next position of every path."""
+        """Return (B, N, P) of the next position of every path."""
         raw, memory[:] = self._read(inputs_BNI.flatten(0, 1)[:, None], memory, None, None)
         return raw.view(*inputs_BNI.shape[:2], -1)
 
     @property
     def memory_width(self) -> int:
-        """The states do not grow with the steps; counted as if each step kept one number of each cell."""
+        """Numbers stored per position; an upper bound, since the states do not grow with the steps."""
         return len(self.layers) * self.width
 
     def initialise(self, generator: Generator) -> None:
-        """As every LSTM here."""
+        """Set fresh random weights; see `initialise_lstm`."""
         initialise_lstm(self, self.width, generator)
 
     def _read(
         self, x_BTI: Tensor, states: States | None, starts_B: Tensor | None, generator: Generator | None
     ) -> tuple[Tensor, States]:
-        x_BTW, found = read_layers(self.layers, x_BTI, states, self.config.dropout, generator, starts_B)
-        return self.head(x_BTW, x_BTI), found
+        x_BTW, after = read_layers(self.layers, x_BTI, states, self.config.dropout, generator, starts_B)
+        return self.head(x_BTW, x_BTI), after
 
 
 def lstm_layers(inputs: int, width: int, layers: int) -> nn.ModuleList:
-    """One module a layer: the dropout between them takes its draws from our generator."""
+    """Return one module per layer, so that dropout between them can use our own generator."""
     sizes = [inputs, *[width] * (layers - 1)]
     return nn.ModuleList(nn.LSTM(size, width, batch_first=True) for size in sizes)
 
@@ -81,12 +81,13 @@ def read_layers(
     generator: Generator | None,
     starts_B: Tensor | None = None,
 ) -> tuple[Tensor, States]:
-    """(B, T, W) of the last layer, and the states after the last position; without states, from the start.
+    """Return (B, T, W) of the last layer and the states after the last position.
 
-    With `starts_B`, each row begins there with a fresh state, and its padding gives 0.
+    Without `states`, or with `starts_B`, the initial states are zero. Positions before `starts_B` are padding, and 0 in
+    the result.
     """
-    found: States = []
-    # Rows that begin at different positions are moved to begin at 0, which is how torch packs them.
+    after: States = []
+    # torch packs rows that begin at 0, so padding is moved to the end.
     x_BTI = x_BTI if starts_B is None else _move(x_BTI, starts_B)
     for number, layer in enumerate(layers):
         x_BTI = drop(x_BTI, dropout, generator) if number else x_BTI
@@ -96,19 +97,19 @@ def read_layers(
             lengths_B = (x_BTI.shape[1] - starts_B).cpu()
             packed, state = layer(pack_padded_sequence(x_BTI, lengths_B, batch_first=True, enforce_sorted=False))
             x_BTI, _ = pad_packed_sequence(packed, batch_first=True, total_length=x_BTI.shape[1])
-        found.append(state)
-    return x_BTI if starts_B is None else _move(x_BTI, -starts_B), found
+        after.append(state)
+    return x_BTI if starts_B is None else _move(x_BTI, -starts_B), after
 
 
 def _move(x_BTI: Tensor, steps_B: Tensor) -> Tensor:
-    """Each row so many steps to the left; what leaves it comes back at the other end."""
+    """Rotate each row to the left by its number of steps."""
     place_BT = (torch.arange(x_BTI.shape[1], device=x_BTI.device) + steps_B[:, None]) % x_BTI.shape[1]
     return x_BTI.gather(1, place_BT.unsqueeze(-1).expand(-1, -1, x_BTI.shape[2]))
 
 
 @torch.no_grad()
 def initialise_lstm(network: nn.Module, width: int, generator: Generator) -> None:
-    """Weights uniform within the root of the hidden size; embeddings N(0, .02); gates remember at first."""
+    """Set weights uniform within 1 / sqrt(width), embeddings N(0, 0.02), LSTM biases 1 at forget gates, else 0."""
     bound = width**-0.5
     for name, weight in network.named_parameters():
         if name.startswith(("series", "static")):

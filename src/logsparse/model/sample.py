@@ -1,4 +1,7 @@
-"""Network + windows of any number -> their sample paths, means and quantiles, in memory that is bounded."""
+"""Network + any number of windows -> their sample paths, means and quantiles, in bounded memory.
+
+`network.forecast` does the work of a batch; model/decode.py has it for step-by-step networks.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +20,19 @@ from logsparse.model.decode import Keys, draws
 from logsparse.model.network import Decoded, Network
 from logsparse.process import kept_memory
 
-# W windows, U series, B windows of a batch, N sample paths, H horizon, Q quantile levels, X anything
+# Shapes: W windows, U series, B windows of a batch, N sample paths, H horizon, Q quantile levels.
 
-# Paths decoded side by side: enough for large matrix products, few enough to stay in the caches (docs/LOG.md).
+# Paths decoded together: enough for large matrix products, few enough to stay in the CPU caches (docs/LOG.md).
 ROWS = 512
-# Windows whose history is read side by side, for the same reason.
+# Windows decoded together, for the same reason.
 WINDOWS = 256
-# What the caches of the windows decoded side by side may take.
+# Limit on the keys, values and states of the windows decoded together.
 BYTES = 512 * 2**20
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """Of every window asked for; `paths_WNH` where they were to be kept."""
+    """Forecasts of all windows; `paths_WNH` is None unless `Sampling.keep_paths`."""
 
     mean_WH: Floats
     quantiles_WQH: Floats
@@ -38,7 +41,7 @@ class Sampled:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How to draw."""
+    """Settings of `sample`: number of paths, quantile levels, decoding method, seed."""
 
     paths: int
     levels: Sequence[float]
@@ -48,50 +51,53 @@ class Sampling:
 
 
 def sample(
-    network: Network, windows: Windows, pairs: Pairs, ask: Sampling, *, report: Callable[[int], None] | None = None
+    network: Network, windows: Windows, pairs: Pairs, sampling: Sampling, *, report: Callable[[int], None] | None = None
 ) -> Sampled:
-    """Sample each window independently of its neighbours: the work is split by memory only.
+    """Forecast every window; the result for a window does not depend on the others.
 
-    `report` is called with the number of windows done.
+    `report` is called with the number of windows of each finished batch.
     """
     horizon = windows.horizon
-    found = Sampled(
+    result = Sampled(
         np.empty((len(pairs), horizon), np.float32),
-        np.empty((len(pairs), len(ask.levels), horizon), np.float32),
-        np.empty((len(pairs), ask.paths, horizon), np.float32) if ask.keep_paths else None,
+        np.empty((len(pairs), len(sampling.levels), horizon), np.float32),
+        np.empty((len(pairs), sampling.paths, horizon), np.float32) if sampling.keep_paths else None,
     )
     device = next(network.parameters()).device
-    size, parts = _split(network, windows, max(1, network.paths_read(ask.paths, ask.method)))
+    size, parts = _split(network, windows, max(1, network.paths_read(sampling.paths, sampling.method)))
     key_W = window_keys(windows.panel, pairs)
-    # Batch after batch needs the same memory; fresh pages would take a fifth of the time. A single one leaves it alone.
+    # Every batch needs the same memory; returning it in between would cost a fifth of the time.
     with kept_memory() if len(pairs) > size else nullcontext():
         for begin in range(0, len(pairs), size):
             part = slice(begin, begin + size)
             batch = windows(pairs.series_B[part], pairs.start_B[part]).to(device)
-            uniform_BNH = draws(ask.seed, key_W[part], ask.paths, horizon).to(device)
+            uniform_BNH = draws(sampling.seed, key_W[part], sampling.paths, horizon).to(device)
             decoded = _joined(
-                [network.forecast(batch, u, ask.levels, ask.method) for u in uniform_BNH.tensor_split(parts, 1)]
+                [
+                    network.forecast(batch, u, sampling.levels, sampling.method)
+                    for u in uniform_BNH.tensor_split(parts, 1)
+                ]
             )
             centre_B1 = batch.centre_B[:, None]
-            found.mean_WH[part] = (decoded.mean_BH + centre_B1).cpu().numpy()
-            found.quantiles_WQH[part] = (decoded.quantiles_BQH + centre_B1[:, None]).cpu().numpy()
-            if found.paths_WNH is not None:
-                found.paths_WNH[part] = (decoded.paths_BNH + centre_B1[:, None]).cpu().numpy()
+            result.mean_WH[part] = (decoded.mean_BH + centre_B1).cpu().numpy()
+            result.quantiles_WQH[part] = (decoded.quantiles_BQH + centre_B1[:, None]).cpu().numpy()
+            if result.paths_WNH is not None:
+                result.paths_WNH[part] = (decoded.paths_BNH + centre_B1[:, None]).cpu().numpy()
             if report is not None:
                 report(len(batch))
-    return found
+    return result
 
 
 def _split(network: Network, windows: Windows, paths: int) -> tuple[int, int]:
-    """Windows decoded side by side, and parts into which the paths of one are split if they are too many for it."""
-    bytes_a_path = 4 * network.memory_width * windows.horizon
-    most = max(1, min(ROWS, BYTES // bytes_a_path))
-    bytes_a_window = 4 * network.memory_width * windows.context + min(paths, most) * bytes_a_path
-    return max(1, min(most // paths, BYTES // bytes_a_window, WINDOWS)), -(-paths // most)
+    """Return the number of windows decoded together, and into how many parts the paths of a window are split."""
+    bytes_per_path = 4 * network.memory_width * windows.horizon
+    most = max(1, min(ROWS, BYTES // bytes_per_path))
+    bytes_per_window = 4 * network.memory_width * windows.context + min(paths, most) * bytes_per_path
+    return max(1, min(most // paths, BYTES // bytes_per_window, WINDOWS)), -(-paths // most)
 
 
 def _joined(parts: Sequence[Decoded]) -> Decoded:
-    """Parts of one window's paths. Of so many paths each, the mean of their quantiles is as good as theirs together."""
+    """Join parts of the paths; means and quantiles are averages, weighted by the number of paths."""
     if len(parts) == 1:
         return parts[0]
     share = [part.paths_BNH.shape[1] / sum(part.paths_BNH.shape[1] for part in parts) for part in parts]
@@ -103,10 +109,10 @@ def _joined(parts: Sequence[Decoded]) -> Decoded:
 
 
 def window_keys(panel: Panel, pairs: Pairs) -> Keys:
-    """A number for each series id and time of its forecast start, the same in every panel that has them."""
+    """Return a number per series id and forecast start, the same in every panel."""
     series_U, which_W = np.unique(pairs.series_B, return_inverse=True)
     names = [repr(panel.ids[series]).encode() for series in series_U.tolist()]
     name_U = np.array([int.from_bytes(blake2b(name, digest_size=8).digest(), "little") for name in names], np.uint64)
     time_W = panel.freq.add(panel.starts[pairs.series_B], pairs.start_B)
-    # Overflow is welcome; `draws` mixes the bits, so that neighbouring times are far apart.
+    # Overflow is intended; `draws` hashes the sum.
     return np.asarray(name_U[which_W] + time_W.astype(np.uint64))

@@ -1,8 +1,9 @@
-"""Batch -> raw parameters of the likelihood at every position: the paper's decoder, and room for a better one.
+"""Batch -> raw parameters of the likelihood at every position: the paper's decoder-only Transformer.
 
-The paper's stream is the concatenation of lagged value, covariates and (position + series) embedding, without a
-projection; post-norm blocks. The default projects it to a width and normalises before each sublayer. Same code.
-`forward` reads whole windows; `begin` and `advance` read the history once and then one position of every path.
+The paper's residual stream is the concatenation of lagged value, covariates and (position + series) embedding, without
+a projection, and its blocks are post-norm. The default projects the inputs to a width and uses pre-norm blocks.
+`forward` reads whole windows; `begin` reads the history once, `advance` then one position of every path. Where the C++
+kernel serves, `begin` returns a `TiledMemory` and `advance` calls model/advance.py; else both compute in torch.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ from logsparse.attention.step import StepCache, attend_last, attend_step
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
 from logsparse.model.advance import BlockParts, Ends, History, TiledMemory, advance, kernel_serves, remember
-from logsparse.model.decode import Stepwise
-from logsparse.model.feedforward import Kept, Weights, feed_forward, kept_share
+from logsparse.model.decode import Decoder
+from logsparse.model.feedforward import Kept, Weights, dropout_mask, feed_forward
 
-# B windows, N sample paths, L positions, T positions of the history, S steps after it, W width of the stream, I inputs,
-# P parameters of the likelihood, K kernel
+# Shapes: B windows, N sample paths, L positions, T positions of the history, S steps after it, J = kernel - 1,
+# I inputs, E embedding, W width of the stream, H heads, D channels of a head, C channels of all heads, P parameters.
 
 
 @dataclass
 class BlockMemory:
-    """Keys and values of history and steps, and what the convolution looks back at: the last inputs of every path."""
+    """Keys and values of history and steps, and the inputs that the convolution reads."""
 
     cache: StepCache
     seen_BNSW: Tensor
-    """K - 1 inputs of the history, then those of the steps."""
+    """The last J inputs of the history, then those of the steps."""
 
     @staticmethod
     def start(history: History, starts_B: Tensor | None, *, paths: int, steps: int) -> BlockMemory:
-        """Room for so many steps of so many paths of each window."""
+        """Return a memory with room for `steps` steps of each of `paths` paths per window."""
         size, tail, width = history.tail_BJW.shape
         seen_BNSW = history.tail_BJW.new_empty(size, paths, tail + steps, width)
         seen_BNSW[:, :, :tail] = history.tail_BJW[:, None]
@@ -49,8 +50,8 @@ class BlockMemory:
 Memory = TiledMemory | list[BlockMemory]
 
 
-class Transformer(Stepwise[Memory]):
-    """Decoder-only, causal: position l is told what was known before it."""
+class Transformer(Decoder[Memory]):
+    """Decoder-only and causal: position l sees values before l only."""
 
     def __init__(
         self, config: ModelConfig, *, length: int, features: int, series: int, static: Sequence[int] = ()
@@ -63,7 +64,7 @@ class Transformer(Stepwise[Memory]):
         self.make_head(width)
 
     def forward(self, batch: Batch, generator: Generator | None = None) -> Tensor:
-        """(B, L, P). Dropout is active when a generator is given, and only then."""
+        """Return (B, L, P). Dropout is active if and only if a generator is given."""
         starts_B = batch.starts_B
         x_BLW, inputs_BLI = self._read(batch, starts_B, generator)
         for block in self.blocks:
@@ -71,20 +72,20 @@ class Transformer(Stepwise[Memory]):
         return self.head(self.norm(x_BLW), inputs_BLI)
 
     def _read(self, batch: Batch, starts_B: Tensor | None, generator: Generator | None) -> tuple[Tensor, Tensor]:
-        """The stream before the first block, and the inputs that the head looks at again."""
+        """Return the stream before the first block, and the inputs that the output layer needs."""
         if not isinstance(self.project, nn.Linear) or starts_B is not None:
             inputs_BLI = self.inputs(batch, generator)
             return self.project(inputs_BLI), inputs_BLI
-        # Of all inputs only embeddings have gradients. Apart from the data, and mostly shared by all windows, theirs
-        # cost little.
-        data_BLI, where_BLE = self.data_inputs(batch), self.embeddings(batch, generator)
-        of_data, of_where = self.project.weight.tensor_split([data_BLI.shape[-1]], dim=1)
-        return F.linear(data_BLI, of_data, self.project.bias) + F.linear(where_BLE, of_where), data_BLI
+        # Only embeddings need gradients: projected apart from the data, and mostly shared by all windows, they are
+        # cheap.
+        data_BLI, embedded_BLE = self.data_inputs(batch), self.embeddings(batch, generator)
+        of_data, of_embedded = self.project.weight.tensor_split([data_BLI.shape[-1]], dim=1)
+        return F.linear(data_BLI, of_data, self.project.bias) + F.linear(embedded_BLE, of_embedded), data_BLI
 
     def begin(
         self, inputs_BTI: Tensor, *, paths: int, steps: int, starts_B: Tensor | None = None
     ) -> tuple[Tensor, Memory]:
-        """(B, P) of the last position of the history, and what each block must remember of it."""
+        """Return (B, P) of the last position of the history, and the memory of every block."""
         x_BTW, histories, blocks = self.project(inputs_BTI), [], self._blocks()
         for block in blocks:
             x_BTW, history = block.begin(x_BTW, starts_B, last_only=block is blocks[-1])
@@ -92,43 +93,43 @@ class Transformer(Stepwise[Memory]):
         raw_BP = self.head(self.norm(x_BTW[:, -1]), inputs_BTI[:, -1])
         if kernel_serves(inputs_BTI, self):
             ends = Ends(
-                self.project, self.norm, self.output, self.mix, self._seen_from if self.config.see_missing else -1
+                self.project, self.norm, self.output, self.mix, self.observed_from if self.config.see_missing else -1
             )
             parts, inputs = [block.parts for block in blocks], inputs_BTI.shape[-1]
             return raw_BP, remember(histories, parts, ends, inputs=inputs, paths=paths, steps=steps, starts_B=starts_B)
         return raw_BP, [BlockMemory.start(history, starts_B, paths=paths, steps=steps) for history in histories]
 
     def advance(self, inputs_BNI: Tensor, memory: Memory) -> Tensor:
-        """(B, N, P) of the next position of every path."""
+        """Return (B, N, P) of the next position of every path."""
         if isinstance(memory, TiledMemory):
             return advance(inputs_BNI, memory)
         x_BNW = self.project(inputs_BNI)
-        for block, remembered in zip(self._blocks(), memory, strict=True):
-            x_BNW = block.advance(x_BNW, remembered)
+        for block, block_memory in zip(self._blocks(), memory, strict=True):
+            x_BNW = block.advance(x_BNW, block_memory)
         return self.head(self.norm(x_BNW), inputs_BNI)
 
     def _blocks(self) -> list[Block]:
         return [block for block in self.blocks if isinstance(block, Block)]
 
     def queries_keys(self, batch: Batch, layer: int) -> tuple[Tensor, Tensor]:
-        """Queries and keys of one block over whole windows, (B, H, L, D) each."""
+        """Return queries and keys of one block over whole windows, (B, H, L, D) each."""
         x_BLW, starts_B = self.project(self.inputs(batch)), batch.starts_B
         for block in self.blocks[:layer]:
             x_BLW = block(x_BLW, starts_B)
-        asked = self.blocks[layer]
-        assert isinstance(asked, Block)
-        q_BHLD, k_BHLD, _ = asked.project(x_BLW, starts_B)
+        block = self.blocks[layer]
+        assert isinstance(block, Block)
+        q_BHLD, k_BHLD, _ = block.project(x_BLW, starts_B)
         return q_BHLD, k_BHLD
 
     @property
     def memory_width(self) -> int:
-        """Keys, values and inputs of every block."""
+        """Numbers stored per position: keys, values and inputs of every block."""
         attention = [block.attention for block in self.blocks if isinstance(block, Block)]
         return sum(2 * part.heads * part.head_width + part.width for part in attention)
 
     @torch.no_grad()
     def initialise(self, generator: Generator) -> None:
-        """As the authors did: queries, keys and output N(0, .01), the rest N(0, .02), biases 0, norms 1."""
+        """Set weights as the authors did: queries, keys and output N(0, 0.01), others N(0, 0.02), biases 0, norms 1."""
         for name, weight in self.named_parameters():
             if name.endswith("bias"):
                 weight.zero_()
@@ -138,12 +139,12 @@ class Transformer(Stepwise[Memory]):
                 narrow = "query_key" in name or name.startswith(("output", "mix"))
                 weight.normal_(0, 0.01 if narrow else 0.02, generator=generator)
         if isinstance(self.project, nn.Linear):
-            # A projection must let the inputs through at their own size; the paper has none.
+            # Keeps the variance of the inputs; the paper has no projection.
             self.project.weight.normal_(0, self.project.in_features**-0.5, generator=generator)
 
 
 class Block(nn.Module):
-    """Attention, then a feed-forward of two layers, each with its residual and its norm."""
+    """Attention, then a feed-forward network of two layers, each with a residual connection and a norm."""
 
     def __init__(self, config: ModelConfig, width: int, layer: int) -> None:
         super().__init__()
@@ -160,22 +161,22 @@ class Block(nn.Module):
         self.attention_norm, self.feedforward_norm = nn.LayerNorm(width), nn.LayerNorm(width)
 
     def forward(self, x_BLW: Tensor, starts_B: Tensor | None = None, generator: Generator | None = None) -> Tensor:
-        """(B, L, W) -> (B, L, W)"""
+        """Map (B, L, W) to (B, L, W)."""
         norm = self.attention_norm if self.pre else None
         gathered_BLC = self.attention.gather(x_BLW, generator=generator, starts=starts_B, norm=norm)
         if generator is None or self.dropout == 0:
             return self._after(x_BLW, gathered_BLC)
-        # Channel-first, as the heads' results are.
+        # Channel-first, like the result of the heads.
         merged_BLW = torch.empty_like(x_BLW.mT, memory_format=torch.contiguous_format).mT
-        kept_merged, kept_fed = (kept_share(x, self.dropout, generator) for x in (merged_BLW, x_BLW))
+        kept_merged, kept_fed = (dropout_mask(x, self.dropout, generator) for x in (merged_BLW, x_BLW))
         return self._after(x_BLW, gathered_BLC, (kept_merged, kept_fed))
 
     def project(self, x_BLW: Tensor, starts_B: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """(B, L, W) -> queries, keys, values, (B, H, L, D) each."""
+        """Return queries, keys and values, (B, H, L, D) each."""
         return self.attention.project(x_BLW, starts=starts_B, norm=self.attention_norm if self.pre else None)
 
     def begin(self, x_BTW: Tensor, starts_B: Tensor | None, *, last_only: bool) -> tuple[Tensor, History]:
-        """(B, T, W) -> (B, T, W), or (B, 1, W) where no block above reads the rest; and what `advance` needs of it."""
+        """Map (B, T, W) to (B, T, W), or to (B, 1, W) with `last_only`; also return what `advance` needs."""
         read_BTW = without_padding(self._before(x_BTW), starts_B)
         q, k, v = self.attention.project(read_BTW)
         tail = self.attention.kernel - 1
@@ -185,7 +186,7 @@ class Block(nn.Module):
         return self._after(x_BTW[:, -attended.shape[2] :], side_by_side(attended)), History(k, v, tail_BJW)
 
     def advance(self, x_BNW: Tensor, memory: BlockMemory) -> Tensor:
-        """(B, N, W) -> (B, N, W): one more position of every path."""
+        """Map (B, N, W) to (B, N, W): one more position of every path."""
         attention, cache, step = self.attention, memory.cache, memory.cache.taken
         memory.seen_BNSW[:, :, attention.kernel - 1 + step] = self._before(x_BNW)
         q, k, v = attention.project_step(memory.seen_BNSW[:, :, step : step + attention.kernel])
@@ -195,16 +196,16 @@ class Block(nn.Module):
 
     @property
     def parts(self) -> BlockParts:
-        """For the kernel."""
+        """The layers, for the C++ kernel."""
         return BlockParts(self.attention, self.widen, self.narrow, self.attention_norm, self.feedforward_norm)
 
     def _before(self, x: Tensor) -> Tensor:
-        """What the attention reads."""
+        """Return the input of the attention."""
         normed: Tensor = self.attention_norm(x) if self.pre else x
         return normed
 
     def _after(self, x_BLW: Tensor, gathered_BLC: Tensor, kept: Kept = (None, None)) -> Tensor:
-        """Everything after the attention."""
+        """Compute the rest of the block after the attention."""
         out, first = self.attention.out, self.feedforward_norm if self.pre else self.attention_norm
         last = (None, None) if self.pre else (self.feedforward_norm.weight, self.feedforward_norm.bias)
         linear = (out.weight, out.bias, self.widen.weight, self.widen.bias, self.narrow.weight, self.narrow.bias)
