@@ -14,7 +14,7 @@ import polars as pl
 import torch
 
 import logsparse as ls
-from logsparse.pictures import TRUTH, save_figure
+from logsparse.pictures import save_figure
 
 DAYS = 100
 HERE = Path(__file__).parent
@@ -23,15 +23,9 @@ torch.set_num_threads(1)
 hours = np.arange("2024-01-01", "2024-06-09", dtype="datetime64[h]").astype("datetime64[us]")
 wave = 10 + 5 * np.sin(np.arange(len(hours)) * np.pi / 12) + np.random.default_rng(0).normal(size=len(hours))
 frame = pl.DataFrame({"unique_id": "north", "ds": hours, "y": wave})
-known, future = frame.head(len(frame) - 24 * DAYS), frame.tail(24 * DAYS)
 
-model = ls.LogSparse(horizon=24).fit(known)
-figure = model.forecast().plot()
-axes = figure.axes[0]
-axes.plot(future["ds"].head(24).to_numpy(), future["y"].head(24).to_numpy(), ".", color=TRUTH, label="actual")
-axes.set_title("")
-axes.legend(frameon=False, ncols=5, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1))
-save_figure(figure, HERE / "forecast.svg")
+model = ls.LogSparse(horizon=24).fit(frame.head(len(frame) - 24 * DAYS))
+save_figure(model.forecast().plot(), HERE / "forecast.svg")
 
 scores = ls.score(ls.backtest(model, frame, windows=DAYS))
 coverage = scores["coverage_80"].item()

@@ -63,7 +63,7 @@ def test_the_readme_and_every_guide_have_code_that_runs() -> None:
 
 def test_the_tutorial_runs(tmp_path: Path) -> None:
     _run(tmp_path, "-c", NOTEBOOK, str(DOCS / "tutorial.ipynb"))
-    assert (tmp_path / "forecast.png").exists()
+    assert (tmp_path / "forecast.svg").exists()
 
 
 @pytest.mark.parametrize("path", PAGES, ids=_name)
