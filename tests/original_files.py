@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from logsparse.paper.originals import Files, find
+from logsparse.paper.download import Files, find
 
 # D days, S series, T times
 

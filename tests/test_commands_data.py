@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from logsparse.paper.data import app
+from logsparse.paper.commands import app
 from original_files import laid
 from small_sets import HOURLY, emptied
 
@@ -98,5 +98,5 @@ def test_errors_are_one_line_with_exit_code_2(tmp_path: Path) -> None:
 
 def test_the_command_s_help_needs_neither_polars_nor_numpy() -> None:
     heavy = {"polars", "numpy", "torch"}
-    program = f"import sys, logsparse.paper.data; sys.exit(not {heavy}.isdisjoint(sys.modules))"
+    program = f"import sys, logsparse.paper.commands; sys.exit(not {heavy}.isdisjoint(sys.modules))"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

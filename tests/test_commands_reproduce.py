@@ -16,10 +16,10 @@ import pytest
 
 from command import logsparse, refusal
 from logsparse.paper import synthetic
+from logsparse.paper.commands import NAMES, _models, _run
 from logsparse.paper.experiment import Experiment, Runs, keep
 from logsparse.paper.figures import EXPERIMENTS
 from logsparse.paper.ledger import Identity, Run, record, rows, trials
-from logsparse.paper.reproduce import NAMES, _models, _run
 from logsparse.storage import lock
 
 KNOWN = Identity({"context": 3}, "abc")

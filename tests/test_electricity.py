@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from logsparse.errors import DataError
-from logsparse.paper import originals
+from logsparse.paper import download
 from logsparse.paper.catalogue import named
 from logsparse.paper.electricity import table
 from original_files import Doubles, electricity, found
@@ -42,7 +42,7 @@ def test_an_hour_is_the_sum_of_the_four_quarters_that_end_in_it(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(originals, "_BLOCK", block)
+    monkeypatch.setattr(download, "_BLOCK", block)
     hours = read(electricity(FIRST, values, newline), tmp_path)
     assert hours.columns == ["ds", "MT_001", "MT_002", "MT_003"]
     assert hours.dtypes[1:] == [pl.Float32] * 3
@@ -59,7 +59,7 @@ def test_quarters_stay_as_they_are_with_the_zeros_before_a_customer_s_first_day(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(originals, "_BLOCK", block)
+    monkeypatch.setattr(download, "_BLOCK", block)
     quarters = read(electricity(FIRST, values), tmp_path, fine=True)
     assert quarters["ds"].to_list() == [FIRST + i * (FIRST - HOURLY.first) for i in range(136)]
     np.testing.assert_array_equal(quarters.drop("ds").to_numpy(), values[:136].astype(np.float32))

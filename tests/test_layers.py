@@ -33,11 +33,11 @@ ORDER = [
     "evaluation.backtest", "evaluation.metrics",
     "reporting.numbers", "reporting.charts", "reporting.report",
     "commands.options", "commands.attend", "commands.backtest", "commands.check", "commands.pattern",
-    "commands.predict", "commands.report", "commands.score", "commands.settings", "commands.fit",
-    "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment", "paper.evidence", "paper.originals",
-    "paper.electricity", "paper.m4", "paper.prepare", "paper.data", "paper.shapes", "paper.solar",
-    "paper.synthetic", "paper.demo", "paper.long_waves", "paper.published", "paper.cases", "paper.tables",
-    "paper.claims", "paper.curves", "paper.figures", "paper.reproduce", "paper.traffic", "paper.wind",
+    "commands.predict", "commands.report", "commands.score", "commands.fit",
+    "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment",
+    "paper.electricity", "paper.m4", "paper.prepare", "paper.shapes", "paper.solar",
+    "paper.synthetic", "paper.cases", "paper.tables", "paper.long_waves",
+    "paper.claims", "paper.curves", "paper.figures", "paper.commands", "paper.traffic", "paper.wind",
     "cli", "__main__",
 ]  # fmt: skip
 

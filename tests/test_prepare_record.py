@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from logsparse.paper.originals import find
+from logsparse.paper.download import find
 from logsparse.paper.prepare import Record, changes, checksum, note, recall
 from original_files import laid, packed
 

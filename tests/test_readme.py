@@ -15,7 +15,7 @@ from statistics import fmean
 
 import pytest
 
-from logsparse.paper.published import GRANULARITIES
+from logsparse.paper.cases import GRANULARITIES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

@@ -10,10 +10,10 @@ import pytest
 
 from logsparse import presets
 from logsparse.paper import synthetic
+from logsparse.paper.cases import GRANULARITIES, MAIN
 from logsparse.paper.claims import CLAIMS_TABLE
 from logsparse.paper.figures import EXPERIMENTS
 from logsparse.paper.ledger import Row, best, counted, rows, trials
-from logsparse.paper.published import GRANULARITIES, MAIN
 from logsparse.paper.shapes import CASE, MARKS, MATCHING
 
 ROOT = Path(__file__).parents[1]

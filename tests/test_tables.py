@@ -17,10 +17,9 @@ from logsparse import presets
 from logsparse.attention.pattern import full
 from logsparse.forecaster import LogSparse
 from logsparse.paper import tables
-from logsparse.paper.cases import TABLES, Case, models_of
+from logsparse.paper.cases import SPARSE, TABLES, Case, models_of
 from logsparse.paper.experiment import UNIDENTIFIED, Experiment
 from logsparse.paper.ledger import COLUMNS, Row, Run
-from logsparse.paper.published import SPARSE
 
 MODELS = ("paper", "default")
 

@@ -63,7 +63,7 @@ def answer(task: Task) -> Answer:
 
 
 def check_model(kind: Kind, season: int, span: int, model: Any) -> Task:
-    """Return a saved model that is safe to give to statsforecast, which checks nothing, or raise InvalidContentError."""
+    """Return a saved model if it is safe for statsforecast, which checks nothing; else raise InvalidContentError."""
     if isinstance(model, dict) and "failed" in model:
         return {"failed": text("failed", model["failed"])}
     if kind == "arima":

@@ -11,7 +11,7 @@ import polars as pl
 
 from logsparse.data.columns import TIME
 from logsparse.paper.catalogue import DataSet
-from logsparse.paper.originals import Files, broken, unreadable
+from logsparse.paper.download import Files, broken, unreadable
 
 _FILE = "LD2011_2014.txt"
 _QUARTERS = "quarters"

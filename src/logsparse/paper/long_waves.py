@@ -21,11 +21,11 @@ from logsparse.evaluation.backtest import backtest
 from logsparse.evaluation.metrics import score
 from logsparse.forecast import Forecaster
 from logsparse.forecaster import LogSparse
-from logsparse.paper.evidence import Cell, cell, difference, sound
 from logsparse.paper.experiment import NO_TRACES, SAMPLES, Experiment, Table, Traces, facts_of, known_by, losses
 from logsparse.paper.ledger import Identity, Row, Run
 from logsparse.paper.synthetic import HORIZON, TRANSFORMER, Study, study
 from logsparse.paper.synthetic import config as config_of_study
+from logsparse.paper.tables import Cell, cell, difference, sound
 
 TASK, CASE = "long-waves", "t0=744"
 T0 = 744

@@ -9,7 +9,7 @@ import polars as pl
 
 from logsparse.data.columns import ID, TARGET, TIME
 from logsparse.paper.catalogue import DataSet
-from logsparse.paper.originals import Files, Original, broken
+from logsparse.paper.download import Files, Original, broken
 
 HORIZON = 48
 

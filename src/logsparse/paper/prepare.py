@@ -25,8 +25,7 @@ from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
 from logsparse.errors import DataError, LogsparseError
 from logsparse.paper.catalogue import DataSet, Source, named, step_in_words
-from logsparse.paper.download import download
-from logsparse.paper.originals import Files, broken, find
+from logsparse.paper.download import Files, broken, download, find
 from logsparse.storage import write_whole
 
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from logsparse.data.columns import TIME
 from logsparse.paper.catalogue import DataSet
-from logsparse.paper.originals import Files, Original, broken, unreadable
+from logsparse.paper.download import Files, Original, broken, unreadable
 
 _PER_BIN = {"10min": 2, "h": 12}
 _CLOCK, _POWER = "LocalTime", "Power(MW)"

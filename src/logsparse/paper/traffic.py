@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from logsparse.data.calendar import Ints
 from logsparse.data.columns import TIME
 from logsparse.paper.catalogue import DataSet
-from logsparse.paper.originals import Files, Original, broken
+from logsparse.paper.download import Files, Original, broken
 
 # S stations, T times and B bins of a day
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from logsparse.data.columns import TIME
 from logsparse.paper.catalogue import DataSet
-from logsparse.paper.originals import Files, broken, unreadable
+from logsparse.paper.download import Files, broken, unreadable
 
 # First column of some copies: row numbers.
 _ROW_NUMBERS = ("", "Unnamed: 0", "time_step")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from logsparse.errors import DataError
-from logsparse.paper import originals
-from logsparse.paper.originals import Original, find
+from logsparse.paper import download
+from logsparse.paper.download import Original, find
 from original_files import laid, packed
 
 TEXT = b"one\ntwo\nthree three three\nfour"
@@ -46,7 +46,7 @@ def test_a_file_or_archive_may_be_named_itself(tmp_path: Path) -> None:
 def test_blocks_are_whole_lines_and_the_checksum_is_of_all_bytes(
     block: int, text: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(originals, "_BLOCK", block)
+    monkeypatch.setattr(download, "_BLOCK", block)
     original = only(laid(tmp_path, {"a.txt": text}))
     blocks = list(original.blocks())
     assert b"".join(blocks) == text
