@@ -22,7 +22,7 @@ import polars as pl
 import torch
 
 import logsparse as ls
-from logsparse.commands.options import Changes
+from logsparse.commands.settings import Changes
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
 from logsparse.data.times import clock_time, stamps

@@ -175,7 +175,7 @@ def test_the_docs_of_the_command_name_every_command_option_and_setting() -> None
     import typer.main
 
     from logsparse.cli import app
-    from logsparse.commands.options import settable
+    from logsparse.commands.settings import settable
 
     text = (Path(__file__).parents[1] / "docs" / "cli.md").read_text()
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]

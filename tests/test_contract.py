@@ -216,7 +216,7 @@ def test_one_short_series_is_enough(name: str, length: int) -> None:
     values = weeks(3, seed=8)[:length]
     if name in NETWORKS:
         with pytest.raises(
-            DataError, match=r"At least one series must hold .* Got 1 series, .* Hint: shorten the hori"
+            DataError, match=r"At least one series must have .* Got 1 series, .* Hint: shorten the hori"
         ):
             make(name).fit(days("only", values), freq="D")
         return

@@ -15,7 +15,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # Each file may import only what stands above it. CONTRIBUTING.md shows the same picture.
 ORDER = [
-    "errors", "checks", "process", "storage",
+    "errors", "process", "storage",
     "attention.pattern", "attention.inputs", "attention.native",
     "model.inverse_cdf", "model.likelihood", "config", "presets",
     "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.features",
@@ -33,7 +33,7 @@ ORDER = [
     "evaluation.backtest", "evaluation.metrics",
     "reporting.numbers", "reporting.charts", "reporting.report",
     "commands.options", "commands.attend", "commands.backtest", "commands.check", "commands.pattern",
-    "commands.predict", "commands.report", "commands.score", "commands.fit",
+    "commands.predict", "commands.report", "commands.score", "commands.settings", "commands.fit",
     "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment",
     "paper.electricity", "paper.m4", "paper.prepare", "paper.shapes", "paper.solar",
     "paper.synthetic", "paper.cases", "paper.tables", "paper.long_waves",

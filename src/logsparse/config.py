@@ -11,8 +11,7 @@ from typing import Any, Literal, Self, TypeVar, get_args, get_origin, get_type_h
 import numpy as np
 
 from logsparse.attention.pattern import Pattern, full
-from logsparse.checks import is_number, is_truth, is_whole, suggest
-from logsparse.errors import ConfigError, shown
+from logsparse.errors import ConfigError, is_number, is_truth, is_whole, shown, suggest
 
 T = TypeVar("T")
 Method = Literal["ancestral", "mean-path", "two-way", "direct"]

@@ -14,14 +14,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logsparse.checks import a_path, suggest, whole
 from logsparse.data.columns import ID, TIME, Columns, ColumnSpec, validate_columns
 from logsparse.data.frame import Data, join_future, to_panel
 from logsparse.data.grid import to_native
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.series_index import check_columns, pack_panel, unpack_panel
 from logsparse.data.times import When, clock_time, stamps
-from logsparse.errors import ConfigError, DataError, NotFittedError, StepUnknownError, shown
+from logsparse.errors import ConfigError, DataError, NotFittedError, StepUnknownError, a_path, shown, suggest, whole
 from logsparse.params import LEVELS, Levels, Parameters, check_levels
 from logsparse.process import refuse_forked
 

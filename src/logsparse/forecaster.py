@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 
 from logsparse.attention.maps import Attention, attention_of
-from logsparse.checks import a_path, above_zero, truth, whole
 from logsparse.config import Config, Method
 from logsparse.data.calendar import Freq
 from logsparse.data.columns import Columns
@@ -26,7 +25,7 @@ from logsparse.data.series_index import SeriesIndex
 from logsparse.data.times import When, clock_time
 from logsparse.data.windows import Windows
 from logsparse.defaults import check_agrees, recommend, seen_values, warn_of_depth
-from logsparse.errors import ConfigError, NotFittedError
+from logsparse.errors import ConfigError, NotFittedError, a_path, above_zero, truth, whole
 from logsparse.forecast import Diagnostics, Forecast, Forecaster, read_panel
 from logsparse.learned import Learned, Plan, encode
 from logsparse.model.network import Network

@@ -12,8 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from logsparse.checks import suggest
-from logsparse.errors import ConfigError, shown
+from logsparse.errors import ConfigError, shown, suggest
 
 Levels = Sequence[float] | NDArray[np.floating[Any]]
 LEVELS: Levels = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

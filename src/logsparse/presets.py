@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from logsparse.attention.pattern import Pattern, full, logsparse, restart
-from logsparse.checks import suggest
 from logsparse.config import Config, ModelConfig, TrainConfig
-from logsparse.errors import ConfigError
+from logsparse.errors import ConfigError, suggest
 
 NETWORK = ("layers", "width", "heads", "head_width", "kernel", "patterns", "norm")
 """Settings of `ModelConfig` that define the network itself; the others define inputs and likelihood."""

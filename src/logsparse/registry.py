@@ -28,7 +28,7 @@ _LONGEST_REASON = 300
 
 def named(name: str, horizon: int, **settings: Any) -> Forecaster:
     """Return an unfitted forecaster by its name on the command line, with the given parameters."""
-    from logsparse.checks import suggest
+    from logsparse.errors import suggest
 
     if name not in NAMES:
         raise ConfigError(
@@ -77,7 +77,7 @@ def load(path: str | Path, **changed: Any) -> Forecaster:
     ...     ls.load(f"{folder}/model").predict()["mean"].to_list()
     [0.0, 1.0, 2.0]
     """
-    from logsparse.checks import a_path
+    from logsparse.errors import a_path
     from logsparse.folder import read
     from logsparse.storage import InvalidContentError
 

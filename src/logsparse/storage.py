@@ -23,8 +23,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from logsparse.checks import is_number, is_whole
-from logsparse.errors import DataError
+from logsparse.errors import DataError, is_number, is_whole
 
 Refusal = Callable[[Path, str], DataError]
 """Path and reason -> the error for a file of this kind."""

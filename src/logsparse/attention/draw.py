@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logsparse.attention.pattern import Pattern
-from logsparse.checks import a_path
+from logsparse.errors import a_path
 from logsparse.pictures import save_figure
 
 if TYPE_CHECKING:

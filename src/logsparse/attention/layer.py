@@ -19,8 +19,7 @@ from logsparse.attention.attend import attend
 from logsparse.attention.inputs import check_starts, without_padding
 from logsparse.attention.native import TYPES, check_shapes, check_starts_memory, define, extension, room, serves
 from logsparse.attention.pattern import Pattern
-from logsparse.checks import whole
-from logsparse.errors import ConfigError, DataError
+from logsparse.errors import ConfigError, DataError, whole
 
 # B batch, N paths, L length, W width, H heads, D head width, K kernel, C channels of queries, keys or values each
 # (H * D), E channels out

@@ -14,13 +14,12 @@ from torch import Tensor
 from logsparse.attention.inputs import without_padding
 from logsparse.attention.pattern import Pattern, full
 from logsparse.attention.plain import pattern_weights
-from logsparse.checks import is_whole, suggest
 from logsparse.data.columns import ID, TIME
 from logsparse.data.grid import Library, to_native
 from logsparse.data.panel import Floats, SeriesId
 from logsparse.data.times import stamps
 from logsparse.data.windows import Batch, Windows
-from logsparse.errors import ConfigError
+from logsparse.errors import ConfigError, is_whole, suggest
 from logsparse.model.decode import along_the_mean
 from logsparse.model.network import Network
 from logsparse.model.transformer import Block, Transformer

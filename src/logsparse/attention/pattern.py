@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from logsparse.checks import whole
-from logsparse.errors import ConfigError
+from logsparse.errors import ConfigError, whole
 
 if TYPE_CHECKING:
     import numpy as np

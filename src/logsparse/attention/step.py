@@ -23,8 +23,7 @@ from logsparse.attention.attend import choose_step
 from logsparse.attention.inputs import check_pattern, check_starts, check_tensor
 from logsparse.attention.pattern import Pattern
 from logsparse.attention.plain import real, take
-from logsparse.checks import whole
-from logsparse.errors import ConfigError, DataError
+from logsparse.errors import ConfigError, DataError, whole
 
 # Numbers in two of the widest vectors that any build of the kernel uses.
 _LANES = 32

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from logsparse.baselines.estimate import Answer, Kind, Task, answers, check_model
 from logsparse.baselines.naive import SeasonalNaive, check_season
-from logsparse.checks import truth, whole
 from logsparse.data.calendar import FARTHEST
 from logsparse.data.panel import Floats, Panel, SeriesId
-from logsparse.errors import ConfigError
+from logsparse.errors import ConfigError, truth, whole
 from logsparse.forecast import Forecast, Forecaster
 from logsparse.progress import Progress
 from logsparse.storage import a_list, array, entries, require, whole_number

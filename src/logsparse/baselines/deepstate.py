@@ -9,13 +9,12 @@ from typing import Any, TypedDict, Unpack
 
 from numpy.typing import NDArray
 
-from logsparse.checks import is_number, whole
 from logsparse.config import Config
 from logsparse.data.calendar import FARTHEST, Freq
 from logsparse.data.panel import Panel
 from logsparse.data.series_index import SeriesIndex
 from logsparse.defaults import recommend
-from logsparse.errors import ConfigError
+from logsparse.errors import ConfigError, is_number, whole
 from logsparse.forecaster import LogSparse
 from logsparse.learned import Plan
 from logsparse.model.network import Network

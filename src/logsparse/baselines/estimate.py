@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from logsparse.checks import is_number
+from logsparse.errors import is_number
 from logsparse.storage import a_list, entries, number, require, text, whole_number, wholes
 
 Kind = Literal["arima", "ets"]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logsparse.checks import whole
 from logsparse.data.panel import Floats, Panel
+from logsparse.errors import whole
 from logsparse.forecast import Forecast, Forecaster
 
 # S series, K seasons, P phases of a season, H steps of the horizon, Q quantile levels

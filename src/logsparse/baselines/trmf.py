@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from logsparse.checks import above_zero, is_whole, truth, whole
 from logsparse.data.calendar import DAY, Freq
 from logsparse.data.panel import Panel
-from logsparse.errors import ConfigError, DataError
+from logsparse.errors import ConfigError, DataError, above_zero, is_whole, truth, whole
 from logsparse.forecast import Forecast, Forecaster
 from logsparse.progress import Progress
 from logsparse.storage import a_list, array, entries, require, wholes

@@ -24,7 +24,7 @@ from logsparse.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from logsparse.commands.options import Changes
+    from logsparse.commands.settings import Changes
     from logsparse.config import Config
     from logsparse.data.panel import Panel
     from logsparse.forecaster import LogSparse
@@ -56,7 +56,8 @@ def fit(
 ) -> None:
     """Train a model on DATA. A run that was interrupted or killed resumes when the same command is run again."""
     from logsparse import presets
-    from logsparse.commands.options import Changes, claim
+    from logsparse.commands.options import claim
+    from logsparse.commands.settings import Changes
     from logsparse.data.files import check_writable
     from logsparse.data.frame import to_panel
     from logsparse.data.times import clock_time

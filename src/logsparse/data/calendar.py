@@ -16,8 +16,7 @@ from typing import Literal, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from logsparse.checks import is_whole
-from logsparse.errors import ConfigError, DataError, shown
+from logsparse.errors import ConfigError, DataError, is_whole, shown
 
 Ints = NDArray[np.int64]
 

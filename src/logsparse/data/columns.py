@@ -16,10 +16,9 @@ from typing import Any, TypedDict, cast
 import numpy as np
 import polars as pl
 
-from logsparse.checks import keywords, listed
 from logsparse.data.calendar import Step
 from logsparse.data.times import READER_ERRORS, zoned
-from logsparse.errors import ConfigError, DataError, shown
+from logsparse.errors import ConfigError, DataError, keywords, listed, shown
 
 ID, TIME, TARGET, CUTOFF = "unique_id", "ds", "y", "cutoff"
 # Columns that a backtest adds so that its frame can be scored alone: a reference forecast, and the scale of MASE.

@@ -13,10 +13,9 @@ from typing import Any, cast
 import numpy as np
 import polars as pl
 
-from logsparse.checks import is_whole
 from logsparse.data.calendar import DAY, FARTHEST, Ints
 from logsparse.data.panel import Panel
-from logsparse.errors import ConfigError, DataError, shown
+from logsparse.errors import ConfigError, DataError, is_whole, shown
 
 # Readers raise anything; polars also panics on unknown time zones or dates, with a BaseException.
 READER_ERRORS = (Exception, pl.exceptions.PanicException)

@@ -9,14 +9,13 @@ import numpy as np
 import polars as pl
 
 from logsparse.baselines.naive import check_season, last_season, seasonal_error
-from logsparse.checks import whole
 from logsparse.data.calendar import Ints
 from logsparse.data.columns import CUTOFF, ID, NAIVE, SCALE, TARGET, TIME, Columns
 from logsparse.data.frame import Data, to_panel
 from logsparse.data.grid import to_native
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.times import When, clock_time, stamps
-from logsparse.errors import ConfigError, DataError, shown
+from logsparse.errors import ConfigError, DataError, shown, whole
 from logsparse.forecast import Forecast, Forecaster
 from logsparse.params import Levels
 

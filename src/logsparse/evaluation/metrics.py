@@ -10,11 +10,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from logsparse.checks import suggest
 from logsparse.data.columns import CUTOFF, ID, SCALE, TARGET, TIME, refuse_duplicates
 from logsparse.data.frame import Data
 from logsparse.data.grid import from_native, to_native
-from logsparse.errors import ConfigError, DataError
+from logsparse.errors import ConfigError, DataError, suggest
 
 MEAN, STEP = "mean", "step"
 NEEDS = {None: (ID, TARGET), ID: (ID, TARGET), CUTOFF: (ID, CUTOFF, TARGET), STEP: (ID, TIME, CUTOFF, TARGET)}

@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from logsparse.checks import suggest
-from logsparse.errors import ConfigError, DataError
+from logsparse.errors import ConfigError, DataError, suggest
 from logsparse.model.inverse_cdf import negative_binomial_quantile, student_t_quantile
 
 SCALE_FLOOR = 1e-6

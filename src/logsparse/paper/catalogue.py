@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from logsparse.checks import suggest
-from logsparse.errors import ConfigError
+from logsparse.errors import ConfigError, suggest
 
 
 @dataclass(frozen=True)

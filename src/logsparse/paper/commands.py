@@ -204,9 +204,8 @@ def reproduce(
     show: Annotated[bool, typer.Option("--show", help="only print what is recorded")] = False,
 ) -> None:
     """Repeat an experiment of the paper; if it is stopped, the same command resumes it."""
-    from logsparse.checks import above_zero, suggest, whole
     from logsparse.data.files import check_writable
-    from logsparse.errors import ConfigError
+    from logsparse.errors import ConfigError, above_zero, suggest, whole
 
     if name not in NAMES and not (name is None and show):
         raise ConfigError(
@@ -255,8 +254,7 @@ def _folder(named: str) -> Path:
 
 
 def _models(experiment: Experiment, asked: str | None) -> Sequence[str]:
-    from logsparse.checks import suggest
-    from logsparse.errors import ConfigError
+    from logsparse.errors import ConfigError, suggest
 
     if asked is None:
         return experiment.models

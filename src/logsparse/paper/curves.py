@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
-from logsparse.checks import is_whole
 from logsparse.data.panel import Floats
+from logsparse.errors import is_whole
 from logsparse.paper.cases import TABLES
 from logsparse.paper.experiment import NO_TRACES, Experiment, Table, Traces, are_numbers, array, whole_matrix
 from logsparse.paper.ledger import Row, Run

@@ -18,10 +18,9 @@ import numpy as np
 import polars as pl
 
 from logsparse.attention.maps import Attention
-from logsparse.checks import is_number, is_whole
 from logsparse.data.columns import CUTOFF, ID, TARGET
 from logsparse.data.panel import Floats, Panel
-from logsparse.errors import DataError
+from logsparse.errors import DataError, is_number, is_whole
 from logsparse.evaluation.metrics import score
 from logsparse.forecast import Forecaster
 from logsparse.forecaster import LogSparse

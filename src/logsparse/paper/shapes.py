@@ -16,11 +16,11 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from logsparse.checks import is_whole
 from logsparse.config import Config, ModelConfig, TrainConfig
 from logsparse.data.calendar import Freq
 from logsparse.data.panel import Floats, Origin, Panel
 from logsparse.data.scale import Doubles
+from logsparse.errors import is_whole
 from logsparse.evaluation.backtest import backtest
 from logsparse.evaluation.metrics import score
 from logsparse.forecaster import LogSparse

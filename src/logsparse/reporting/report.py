@@ -11,10 +11,9 @@ from typing import Any
 import polars as pl
 
 from logsparse import __version__
-from logsparse.checks import a_path
 from logsparse.data.columns import CUTOFF, ID, TIME
 from logsparse.data.files import check_writable
-from logsparse.errors import ConfigError, DataError
+from logsparse.errors import ConfigError, DataError, a_path
 from logsparse.evaluation.metrics import STEP
 from logsparse.forecast import Forecaster
 from logsparse.reporting.charts import NARROW, WIDE, calibration_chart, fan_chart, inline, losses_chart, steps_chart

@@ -9,7 +9,7 @@ import pytest
 
 from logsparse import presets
 from logsparse.attention.pattern import full, local, logsparse, restart
-from logsparse.commands.options import Changes, settable
+from logsparse.commands.settings import Changes, settable
 from logsparse.config import ModelConfig, TrainConfig
 from logsparse.errors import ConfigError
 

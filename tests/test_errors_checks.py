@@ -10,8 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from logsparse.checks import above_zero, keywords, listed, suggest, truth, whole
-from logsparse.errors import ConfigError
+from logsparse.errors import ConfigError, above_zero, keywords, listed, suggest, truth, whole
 
 
 @pytest.mark.parametrize("value", [1, 5, np.int64(3)])

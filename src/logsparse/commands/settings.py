@@ -1,0 +1,136 @@
+"""Texts such as model.layers=6 -> a config with these settings changed, each parsed by the type of its field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from logsparse.attention.pattern import PATTERNS, Pattern
+from logsparse.config import RENAMED, Config, ModelConfig, TrainConfig
+from logsparse.errors import ConfigError, suggest
+
+_PATTERNS = {name: rule.make for name, rule in PATTERNS.items() if rule.options is not None}
+_BOOLEANS = {"true": True, "false": False}
+# Settings of `Config` itself; context and horizon have options of their own.
+_OWN = ("method", "features")
+_OPTIONS = ("context", "horizon")
+
+
+def settable() -> dict[str, Any]:
+    """Return the name of every setting that `--set` accepts, and the type of its value."""
+    own = get_type_hints(Config)
+    return {
+        **{f"model.{name}": kind for name, kind in get_type_hints(ModelConfig).items()},
+        **{f"train.{name}": kind for name, kind in get_type_hints(TrainConfig).items()},
+        **{name: own[name] for name in _OWN},
+    }
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Changes to the settings of a run, parsed but not yet applied."""
+
+    own: dict[str, Any] = field(default_factory=dict)
+    model: dict[str, Any] = field(default_factory=dict)
+    train: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, words: Sequence[str]) -> Changes:
+        """Parse texts of the form `name=value`; the last one of a name wins."""
+        known, changes = settable(), cls()
+        for word in words:
+            name, equals, text = word.partition("=")
+            part, _, last = name.rpartition(".")
+            if name in _OPTIONS:
+                raise ConfigError(f"--set does not change the {name}.", got=word, hint=f"give --{name} instead.")
+            if name not in known or not equals:
+                raise ConfigError(
+                    "--set takes name=value, with the name of a setting.", got=word, hint=_hint(name, known)
+                )
+            section = {"": changes.own, "model": changes.model, "train": changes.train}[part]
+            section[last] = read(name, known[name], text)
+        return changes
+
+    def __bool__(self) -> bool:
+        return bool(self.own or self.model or self.train)
+
+    def apply(self, config: Config) -> Config:
+        """Apply all changes at once, so that only the result must be consistent."""
+        model, train = replace(config.model, **self.model), replace(config.train, **self.train)
+        return replace(config, model=model, train=train, **self.own)
+
+
+def _hint(name: str, known: dict[str, Any]) -> str:
+    part, _, last = name.rpartition(".")
+    if name in known:
+        return f"write --set {name}=value."
+    if part == "train" and last in RENAMED:
+        return f"it is called train.{RENAMED[last]} now."
+    return suggest(
+        name,
+        known,
+        "write for example --set model.layers=6; help(logsparse.config) lists all settings.",
+    )
+
+
+def read(name: str, kind: Any, text: str) -> Any:
+    """Parse the text as a value of this type."""
+    text, origin, inner = text.strip(), get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        (kind,) = (part for part in inner if part is not NoneType)
+        return None if text.lower() == "none" and get_origin(kind) is not tuple else read(name, kind, text)
+    if origin is tuple:
+        return () if text.lower() == "none" else tuple(read(name, inner[0], part) for part in text.split(","))
+    if origin is Literal:
+        return _one_of(name, text, {word: word for word in inner})
+    return _READERS[kind](name, text)
+
+
+def _one_of(name: str, text: str, known: dict[str, Any]) -> Any:
+    if text not in known:
+        hint = suggest(text, known, f"write {name}={next(iter(known))}.")
+        raise _refused(name, f"one of {', '.join(known)}", text, hint)
+    return known[text]
+
+
+def _whole(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise _refused(name, "a whole number", text, f"write {name}=6.") from error
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise _refused(name, "a number", text, f"write {name}=0.1.") from error
+
+
+def _pattern(name: str, text: str) -> Pattern:
+    """Parse a pattern: `restart:96:7` is restart(96, 7)."""
+    rule, *numbers = text.split(":")
+    hint = f"write {name}=full, logsparse, local:7 or restart:96; one per layer, separated by commas."
+    try:
+        return _PATTERNS[rule](*(int(number) for number in numbers))
+    except KeyError as error:
+        raise _refused(name, f"one of {', '.join(_PATTERNS)}", text, suggest(rule, _PATTERNS, hint)) from error
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise _refused(name, f"a rule and its numbers, as in {rule}:96", text, hint) from error
+
+
+def _refused(name: str, rule: str, text: str, hint: str) -> ConfigError:
+    return ConfigError(f"{name} must be {rule}.", got=repr(text), hint=hint)
+
+
+_READERS: dict[type, Callable[[str, str], Any]] = {
+    bool: lambda name, text: _one_of(name, text, _BOOLEANS),
+    int: _whole,
+    float: _number,
+    str: lambda _name, text: text,
+    Pattern: _pattern,
+}
