@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logsparse.errors import ConfigError, DataError, LogsparseError
+from logsparse.errors import ConfigError, DataError, LogsparseError, a_path, suggest
 
 if TYPE_CHECKING:
     from logsparse.forecast import Forecaster
@@ -28,8 +28,6 @@ _LONGEST_REASON = 300
 
 def named(name: str, horizon: int, **settings: Any) -> Forecaster:
     """Return an unfitted forecaster by its name on the command line, with the given parameters."""
-    from logsparse.errors import suggest
-
     if name not in NAMES:
         raise ConfigError(
             f"A model must be one of: {', '.join(NAMES)}.",
@@ -77,7 +75,6 @@ def load(path: str | Path, **changed: Any) -> Forecaster:
     ...     ls.load(f"{folder}/model").predict()["mean"].to_list()
     [0.0, 1.0, 2.0]
     """
-    from logsparse.errors import a_path
     from logsparse.folder import read
     from logsparse.storage import InvalidContentError
 
