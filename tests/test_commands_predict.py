@@ -113,7 +113,7 @@ def test_covariates_of_the_future_come_from_a_file(place: Path, tmp_path: Path) 
         (["naive", "--samples", 9], "Got samples=9. Hint: leave it out."),
         (["model", "--future", "future.csv"], "Future values are for covariates named at fit."),
         (["model", "no.csv"], "no.csv: no such file"),
-        (["model", "-o", "x.xls"], "Results are written as parquet, csv or feather."),
+        (["model", "-o", "x.xls"], "Results are written as parquet, csv, feather or json."),
         (["model", "-o", "/proc/x.csv"], "The result must be writable."),
     ],
 )

@@ -32,8 +32,8 @@ ORDER = [
     "baselines.trmf", "registry",
     "evaluation.backtest", "evaluation.metrics",
     "reporting.numbers", "reporting.charts", "reporting.report",
-    "commands.options", "commands.attend", "commands.backtest", "commands.check", "commands.pattern",
-    "commands.predict", "commands.report", "commands.score", "commands.settings", "commands.fit",
+    "commands.options", "commands.streams", "commands.attend", "commands.backtest", "commands.check",
+    "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.settings", "commands.fit",
     "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment",
     "paper.electricity", "paper.m4", "paper.prepare", "paper.shapes", "paper.solar",
     "paper.synthetic", "paper.cases", "paper.tables", "paper.long_waves",
@@ -45,8 +45,8 @@ FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
     "data.panel", "data.times", "data.columns", "data.files", "data.grid", "data.frame", "forecast",
     "attention.maps", "evaluation.backtest", "evaluation.metrics", "reporting.numbers", "reporting.report",
-    "commands.options", "paper.electricity", "paper.traffic", "paper.solar", "paper.wind", "paper.m4",
-    "paper.prepare", "paper.experiment",
+    "commands.options", "commands.streams", "paper.electricity", "paper.traffic", "paper.solar", "paper.wind",
+    "paper.m4", "paper.prepare", "paper.experiment",
 }  # fmt: skip
 MAY_SEE_TORCH = {
     "data.windows",
