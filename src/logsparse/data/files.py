@@ -279,7 +279,10 @@ def check_writable(path: Path, *, folder: bool = False) -> None:
 def write(table: pl.DataFrame, path: Path) -> None:
     """Write to parquet, csv, feather or json by the ending of the name, atomically."""
     check_writable(path)
-    blob = encode(table, _WRITTEN[path.suffix.lower()])
+    try:
+        blob = encode(table, _WRITTEN[path.suffix.lower()])
+    except pl.exceptions.PolarsError as error:
+        raise unwritable(_RESULT, path, str(error)) from error
     with whole_file(path, _RESULT) as file:
         file.write(blob)
 
