@@ -42,7 +42,7 @@ from logsparse.registry import named
 # K seeds, U units (forecast starts, or series where there is one start), R replicates
 
 REPLICATES = 4000
-# A quarter of the validations that lowers the loss by less than this share of its range counts as flat.
+# A curve counts as flat if its last tenth lowers the best loss by at most this share of its range.
 _FLAT = 0.01
 
 
@@ -170,9 +170,9 @@ def _stopped(row: Row) -> bool:
 
 
 def _is_flat(losses: Sequence[float]) -> bool:
-    """True if the last quarter of the validations lowers the best loss by at most a hundredth of its range."""
-    quarter = max(1, len(losses) // 4)
-    before, last = losses[:-quarter], losses[-quarter:]
+    """True if the last tenth of the validations lowers the best loss by at most a hundredth of its range."""
+    tenth = max(1, round(len(losses) / 10))
+    before, last = losses[:-tenth], losses[-tenth:]
     return bool(before) and min(before) - min(last) <= _FLAT * (max(losses) - min(losses))
 
 
