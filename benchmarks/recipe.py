@@ -3,7 +3,7 @@
     LOGSPARSE_DATA=folder python benchmarks/recipe.py solar --set model.width=64 --why "wider"
 
 The test span is not used: the scores are of as many rolling windows just before it, and training ends before these.
-`--test` uses the test span; every such use is a numbered row in docs/LOG.md.
+`--test` uses the test span; every such use is numbered and listed in docs/RECIPE.md.
 """
 
 from __future__ import annotations

@@ -429,6 +429,6 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         lambda: score(pl.concat([backtest(SeasonalNaive(horizon=1), long())] * 2)),
         "Results must have one row for each series, time and cutoff. "
         "Got two for series 'a' at 2024-01-01 05:00:00, cutoff 2024-01-01 04:00:00. "
-        "Hint: score one backtest at a time, or drop the doubles.",
+        "Hint: score one backtest at a time, or drop the duplicates.",
     ),
 }

@@ -387,7 +387,7 @@ def test_what_was_saved_without_history_forecasts_from_one_that_is_given(
 ) -> None:
     fitted.save(tmp_path / "model", history=False)
     loaded = ls.load(tmp_path / "model")
-    with pytest.raises(DataError, match=r"saved without history forecasts from one that is given. Got no history. Hi"):
+    with pytest.raises(DataError, match=r"saved without its history must be given one to forecast. Got no history. Hi"):
         loaded.predict()
     assert_frame_equal(loaded.predict(frame), fitted.predict(frame), check_exact=True)
 

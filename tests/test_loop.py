@@ -149,14 +149,14 @@ def test_the_last_line_of_the_progress_has_the_best_loss(capsys: pytest.CaptureF
 def test_a_time_budget_ends_training() -> None:
     run = training(epochs=10_000, patience=None, minutes=0.03)
     began = time.monotonic()
-    assert run.run().ended == "0.03 minutes are over"
+    assert run.run().ended == "time limit of 0.03 minutes reached"
     assert time.monotonic() - began < 30
 
 
 def test_at_least_one_step_is_taken_however_short_the_time() -> None:
     run = training(minutes=1e-7)
     history = run.run()
-    assert (run.step, len(history.rows), history.ended) == (1, 1, "1e-07 minutes are over")
+    assert (run.step, len(history.rows), history.ended) == (1, 1, "time limit of 1e-07 minutes reached")
     assert history.best is not None
 
 
@@ -164,7 +164,7 @@ def test_a_run_whose_time_was_over_resumes_and_ends_at_once(tmp_path: Path) -> N
     first = training(tmp_path, epochs=10_000, steps_per_epoch=100, patience=None, minutes=0.02)
     first.run()
     again = training(tmp_path, epochs=10_000, steps_per_epoch=100, patience=None, minutes=0.02)
-    assert again.run().ended == "0.02 minutes are over"
+    assert again.run().ended == "time limit of 0.02 minutes reached"
     assert again.step == first.step
     assert weights(again.network) == weights(first.network)
 

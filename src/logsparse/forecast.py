@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _LONGEST_HORIZON = 100_000
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Forecast:
     """Mean, quantiles and, on request, sample paths of the steps after the end of each series.
 
@@ -45,7 +45,7 @@ class Forecast:
     mean
         Array (series, step).
     levels
-        Quantile levels in rising order.
+        Quantile levels in ascending order.
     quantiles
         Array (series, level, step).
     samples
@@ -240,7 +240,8 @@ class Forecaster(Parameters, ABC):
 
     def learned_until(self) -> dict[SeriesId, int]:
         """Return the time of the last step learned from, per series, on the panel's clock."""
-        return dict(zip(self.panel_.ids, self.panel_.ends().tolist(), strict=True))
+        panel = self._read(None)
+        return dict(zip(panel.ids, panel.ends().tolist(), strict=True))
 
     def check(self) -> None:
         """Raise ConfigError for a parameter with a wrong value; keep the others as plain Python values."""
@@ -335,6 +336,7 @@ class Forecaster(Parameters, ABC):
 
     def _read(self, data: Data | None) -> Panel:
         """Return the data as a panel, read as the fitted ones were; None: the fitted panel."""
+        self.check()
         if not hasattr(self, "panel_"):
             raise NotFittedError(self)
         try:
@@ -393,12 +395,11 @@ class Forecaster(Parameters, ABC):
         settings = cls.read_settings(written.config["settings"])
         for name, value in changed.items():
             if name not in cls.changeable:
-                free, other = ", ".join(cls.changeable) or "nothing", suggest(name, cls.changeable, "leave it out.")
-                raise ConfigError(
-                    f"Of a saved {cls.__name__} {free} can be changed on loading.",
-                    got=f"{name}={value!r}",
-                    hint="fit again for another one." if name in settings else other,
-                )
+                free = f"Only {', '.join(cls.changeable)}" if cls.changeable else "Nothing"
+                rule = f"{free} of a saved {cls.__name__} can be changed on loading."
+                other = suggest(name, cls.changeable, "leave it out.")
+                hint = "fit again for another one." if name in settings else other
+                raise ConfigError(rule, got=f"{name}={shown(value)}", hint=hint)
         self = cls(**{**settings, **changed})
         self.check()
         saved = None if written.history is None else as_arrays(written.history)
@@ -419,11 +420,10 @@ class Forecaster(Parameters, ABC):
 
     def history(self, data: Data | None = None, future: Data | None = None) -> Panel:
         """Return the panel to forecast from: the fitted one, or `data`, with the future values of its covariates."""
-        self.check()
         panel = self._read(data)
         if data is None and np.isnan(panel.values).all():
             raise DataError(
-                "A model that was saved without history forecasts from one that is given.",
+                "A model saved without its history must be given one to forecast.",
                 got="no history",
                 hint="predict(frame) with the last steps of each series, or save(history=True).",
             )

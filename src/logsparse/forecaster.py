@@ -24,10 +24,10 @@ from logsparse.data.sampler import Pairs
 from logsparse.data.series_index import SeriesIndex
 from logsparse.data.times import When, clock_time
 from logsparse.data.windows import Windows
-from logsparse.defaults import check_agrees, recommend, seen_values, warn_of_depth
+from logsparse.defaults import a_config, check_agrees, recommend, seen_values, warn_of_depth
 from logsparse.errors import ConfigError, NotFittedError, a_path, above_zero, truth, whole
 from logsparse.forecast import Diagnostics, Forecast, Forecaster, read_panel
-from logsparse.learned import Learned, Plan, encode
+from logsparse.learned import Learned, Plan, check_horizon, encode
 from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
 from logsparse.model.transformer import Transformer
@@ -300,15 +300,21 @@ class LogSparse(Forecaster):
 
     def learned_until(self) -> dict[SeriesId, int]:
         """Return the time of the last step learned from, per series, fine-tuning included."""
+        last = super().learned_until()
         known = dict(zip(self.series_index_.ids, self.series_index_.end_A.tolist(), strict=True))
-        return {name: max(end, known.get(name, end)) for name, end in {**known, **super().learned_until()}.items()}
+        return {name: max(end, known.get(name, end)) for name, end in {**known, **last}.items()}
+
+    def _read(self, data: Data | None) -> Panel:
+        panel = super()._read(data)
+        check_horizon(self.horizon, self.config_)
+        return panel
 
     def _remembered(self) -> int:
         return self.config_.context + looks_back(self.config_)
 
     def settings(self) -> dict[str, Any]:
         """Return the parameters as plain JSON."""
-        config = None if self.config is None else json.loads(json.dumps(self.config.to_dict()))
+        config = None if self.config is None else json.loads(json.dumps(a_config(self.config).to_dict()))
         return {**super().settings(), "config": config}
 
     @classmethod
@@ -372,6 +378,8 @@ class LogSparse(Forecaster):
 
     @method.setter
     def method(self, method: Method) -> None:
+        if not hasattr(self, "config_"):
+            raise NotFittedError(self)
         changed = replace(self.config_, method=method)
         trained = "two-way and direct" if self.config_.masks_future_lags else "ancestral and mean-path"
         if changed.masks_future_lags != self.config_.masks_future_lags:

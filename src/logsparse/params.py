@@ -95,20 +95,28 @@ class Parameters:
         >>> ls.SeasonalNaive(horizon=24, season=168).clone()
         SeasonalNaive(horizon=24, season=168)
         """
-        return type(self)(**{name: copy.deepcopy(value) for name, value in self.get_params().items()})
+        copies = {}
+        for name, value in self.get_params().items():
+            try:
+                copies[name] = copy.deepcopy(value)
+            except TypeError as error:  # a generator or an open file
+                raise ConfigError(
+                    f"{name} must be a value that can be copied.", got=shown(value), hint="pass a number, text or list."
+                ) from error
+        return type(self)(**copies)
 
     def _learned(self) -> list[str]:
         """Return what was learned, a few words for each fact; nothing before `fit`."""
         return []
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self._given().items())
+        given = ", ".join(f"{name}={shown(value)}" for name, value in self._given().items())
         learned = ", ".join(self._learned())
         return f"{type(self).__name__}({given})" + (f" fitted: {learned}" if learned else "")
 
     def _repr_html_(self) -> str:
         """Return a table of parameters and of what was learned, for notebooks."""
-        rows = {name: repr(value) for name, value in self._given().items()}
+        rows = {name: shown(value) for name, value in self._given().items()}
         rows["fitted"] = ", ".join(self._learned()) or "no"
         cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows.items())
         return f"<table><caption>{type(self).__name__}</caption>{cells}</table>"
@@ -116,7 +124,7 @@ class Parameters:
     def _given(self) -> dict[str, Any]:
         """Return the parameters without a default, and those that differ from it."""
         known, values = _parameters(type(self)), self.get_params()
-        return {name: value for name, value in values.items() if not _same(value, known[name].default)}
+        return {name: value for name, value in values.items() if not same(value, known[name].default)}
 
 
 def _parameters(kind: type) -> Mapping[str, inspect.Parameter]:
@@ -127,12 +135,15 @@ def _parameters(kind: type) -> Mapping[str, inspect.Parameter]:
     return named if len(named) == len(own) else {**_parameters(owner.__mro__[1]), **named}
 
 
-def _same(value: object, default: object) -> bool:
-    return value is default or (type(value) is type(default) and bool(value == default))
+def same(one: object, other: object) -> bool:
+    """Return True if two values of a parameter are of one type and equal; arrays are compared as a whole."""
+    if isinstance(one, np.ndarray):
+        return isinstance(other, np.ndarray) and np.array_equal(one, other)
+    return one is other or (type(one) is type(other) and bool(one == other))
 
 
 def check_levels(levels: Levels) -> tuple[float, ...]:
-    """Return the quantile levels in rising order, each once; raise ConfigError for what is not a level."""
+    """Return the quantile levels in ascending order, each once; raise ConfigError for what is not a level."""
     try:
         rising = sorted({float(level) for level in levels})
     except (TypeError, ValueError, OverflowError):  # one number, or text, or a number of 400 digits

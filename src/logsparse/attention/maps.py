@@ -87,7 +87,7 @@ def attending(network: Transformer, batch: Batch, layer: int, step: int | None) 
     return Attending(weights[0].cpu().numpy(), values_L.cpu().numpy())
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Attention:
     """Attention weights of one step of a forecast, or of every position of its window.
 

@@ -22,7 +22,7 @@ from logsparse.storage import entries, numbers, texts
 # B windows, L steps, F features, N steps of one chunk, R rows (series, or groups of series with the same span)
 
 CALENDAR = ("year", "month", "day", "weekday", "hour", "minute", "second", "day_of_year", "age")
-# Future covariates are clipped to this many deviations, so that products of them stay finite.
+# Future covariates are clipped to this many standard deviations, so that products of them stay finite.
 _MOST_DEVIATIONS = 1e8
 _CHUNK = 1 << 18
 
@@ -37,7 +37,7 @@ def chunks(length_R: Ints) -> Iterator[tuple[Ints, Ints]]:
 
 
 class Statistics:
-    """Running mean and standard deviation, merged so that a large mean does not swallow a small deviation."""
+    """Running mean and standard deviation, numerically stable even if the mean is large and the deviation small."""
 
     def __init__(self) -> None:
         self.count, self.mean, self.square = 0, 0.0, 0.0
@@ -159,7 +159,7 @@ def _check_names(names: Sequence[str], freq: Freq) -> None:
     known = ("age",) if freq.kind == "index" else CALENDAR
     if unknown := [name for name in names if name not in known]:
         raise ConfigError(
-            "Calendar features must be available for the times.",
+            "Calendar features must be defined for the type of the times.",
             got=f"{unknown[0]!r} for {'integer times' if freq.kind == 'index' else 'dates'}",
             hint=f"choose from {', '.join(known)}; pass columns of your own as covariates.",
         )

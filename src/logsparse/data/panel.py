@@ -40,7 +40,7 @@ class Static:
     categories: tuple[str, ...]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Panel:
     """Many series on a regular grid, stored in one flat array.
 

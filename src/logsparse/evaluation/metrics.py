@@ -18,7 +18,7 @@ from logsparse.errors import ConfigError, DataError, suggest
 MEAN, STEP = "mean", "step"
 NEEDS = {None: (ID, TARGET), ID: (ID, TARGET), CUTOFF: (ID, CUTOFF, TARGET), STEP: (ID, TIME, CUTOFF, TARGET)}
 SLICE = 250_000
-Levels = dict[str, float]  # column -> quantile level, in rising order of level
+Levels = dict[str, float]  # column -> quantile level, in ascending order of level
 
 
 def score(results: Data, *, by: str | None = None) -> Any:
@@ -33,7 +33,7 @@ def score(results: Data, *, by: str | None = None) -> Any:
     - `crps_quantiles`: 2 * integral of D_rho over rho, in units of y. Each level has the weight of the part of (0, 1)
       nearest to it, so levels may be spread unevenly; few levels make it coarse.
     - `coverage_80`, `width_80`, ...: share of values within [q0.1, q0.9], ends included; sum of widths / sum |y|.
-    - `nd`, `mase`, `smape`, `mae`: of the median q0.5 if there, else of the mean. nd is sum |error| / sum |y|; mase
+    - `nd`, `mase`, `smape`, `mae`: of the median q0.5 if available, else of the mean. nd is sum |error| / sum |y|; mase
       the mean of |error| / `seasonal_error` over values where that is finite and above 0; smape the mean of
       |error| / (|y| + |forecast|), from 0 to 1 (0 where both are 0; M4 and GluonTS report twice this); mae the mean
       of |error|, in units of y.
@@ -54,7 +54,7 @@ def score(results: Data, *, by: str | None = None) -> Any:
     Raises
     ------
     ConfigError, DataError
-        If `by` is unknown, columns are missing, rows are doubled, or a forecast is not finite where y is known.
+        If `by` is unknown, columns are missing, rows are duplicated, or a forecast is not finite where y is known.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def crps_samples(samples: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     target = np.asarray(y, dtype=np.float64)
     if x.ndim != target.ndim + 1 or x.shape[:-1] != target.shape or x.shape[-1] == 0:
         raise DataError(
-            "samples must have the shape of y and one more axis, last, of at least one sample.",
+            "samples must have the shape of y and a last axis of at least one sample.",
             got=f"samples {x.shape} and y {target.shape}",
             hint="move the sample axis to the end: np.moveaxis(samples, axis, -1).",
         )
@@ -193,7 +193,7 @@ def _terms(columns: Sequence[str], levels: Levels) -> dict[str, tuple[pl.Expr, s
 
 
 def quantile_columns(columns: Sequence[str]) -> Levels:
-    """Return the columns named like q0.5 and their levels, in rising order."""
+    """Return the columns named like q0.5 and their levels, in ascending order."""
     levels: Levels = {}
     for name in columns:
         try:
@@ -222,7 +222,7 @@ def _check_columns(table: pl.DataFrame, levels: Levels, by: str | None) -> None:
         raise DataError(
             "Results must have a forecast: a column mean, or quantiles such as q0.5.",
             got=f"only {', '.join(table.columns)}",
-            hint="name the forecast's column mean, and a quantile's q and its level.",
+            hint="name a point forecast mean, and a quantile q followed by its level.",
         )
 
 
@@ -236,7 +236,7 @@ def _check_rows(table: pl.DataFrame) -> None:
         raise DataError(
             "Results must have one row for each series, time and cutoff.",
             got=f"two for series {name!r} at {time}, cutoff {cutoff}",
-            hint="score one backtest at a time, or drop the doubles.",
+            hint="score one backtest at a time, or drop the duplicates.",
         )
 
 
@@ -253,7 +253,7 @@ def _check_numbers(table: pl.DataFrame, numbers: Sequence[str]) -> None:
         rows = table.filter(rules[name])
         where = ", ".join(f"{key} {rows[key][0]}" for key in (TIME, CUTOFF) if key in rows.columns)
         raise DataError(
-            "y must be finite or missing." if name == TARGET else "A forecast must be finite wherever y is there.",
+            "y must be finite or missing." if name == TARGET else "A forecast must be finite wherever y is known.",
             got=f"{name} = {rows[name][0]} in series {rows[ID][0]!r}{f' at {where}' if where else ''}, "
             f"in {rows.height} rows of {rows[ID].n_unique()} series",
             hint="set y to missing in rows that are not to be scored.",

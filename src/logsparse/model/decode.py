@@ -5,7 +5,7 @@ Methods (docs/forecaster.md):
 - `mean-path` feeds the mean to one path and draws all samples around it, as the authors of the paper did.
 - `direct` reads the distributions of all steps from one forward pass in which lags within the horizon are masked.
 - `two-way` averages the quantiles of `direct` and `ancestral`: one is better on ordinary days, the other after a break
-  (docs/LOG.md).
+  (docs/RECIPE.md).
 
 Where things are: `sample_paths` is the loop over steps. Each step calls `Transformer.advance`, which calls `advance` in
 model/advance.py, which calls the C++ kernel (native/advance.h). Quantiles of a forecast are those of

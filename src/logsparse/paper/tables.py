@@ -318,7 +318,7 @@ def _notes(case: Case, found: Cell | None, beats_naive: str, *, here: bool) -> I
     if case.stands_in_for:
         yield f"stands in for {case.stands_in_for}"
     if found is None:
-        yield "not run yet" if here else "the data are not here"
+        yield "not run yet" if here else "no data"
         return
     if not all(row["data"] for row in found.rows):
         yield UNIDENTIFIED

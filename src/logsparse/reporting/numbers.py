@@ -133,7 +133,7 @@ class Results:
 
     @cached_property
     def calibration(self) -> list[Level]:
-        """Return the calibration of each quantile, in rising order.
+        """Return the calibration of each quantile, in ascending order.
 
         A value that equals several quantiles, such as a zero predicted exactly, is spread evenly over their levels:
         an exact forecast counts neither as too high nor as too low.

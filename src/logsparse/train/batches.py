@@ -17,7 +17,7 @@ from logsparse.data.scale import Profile, reach
 from logsparse.data.windows import Batch, Windows
 from logsparse.train.distributed import Ranks
 
-# One window in so many keeps all its lags, which is enough to learn one step ahead (docs/LOG.md).
+# One window in so many keeps all its lags, which is enough to learn one step ahead (docs/RECIPE.md).
 _UNMASKED_EVERY = 4
 
 

@@ -192,7 +192,7 @@ class Training:
             return INTERRUPTED
         # At least one step is taken, however short the time.
         if self.step and self.ranks.any(self._share_of_time() >= 1):
-            return f"{self.train.minutes:g} minutes are over"
+            return f"time limit of {self.train.minutes:g} minutes reached"
         return None
 
     def _share_of_time(self) -> float:
