@@ -8,9 +8,9 @@ Methods (docs/forecaster.md):
   (docs/RECIPE.md).
 
 Where things are: `sample_paths` is the loop over steps. Each step calls `Transformer.advance`, which calls `advance` in
-model/advance.py, which calls the C++ kernel (native/advance.h). Quantiles of a forecast are those of
-the mixture of all paths' distributions, computed by `mixture_quantiles`; those of one distribution come from
-`Distribution.quantile` in model/likelihood.py. model/sample.py splits many windows into batches and calls
+model/advance.py, which calls the C++ kernel (native/advance.h, bound in native/attention.cpp). Quantiles of a forecast
+are those of the mixture of all paths' distributions, computed by `mixture_quantiles`; those of one distribution come
+from `Distribution.quantile` in model/likelihood.py. model/sample.py splits many windows into batches and calls
 `Decoder.forecast`. `decode_plainly`, one forward pass per step, is the reference implementation.
 """
 
