@@ -182,13 +182,16 @@ def draw_fan(axes: Axes, times: Any, levels: Sequence[float], quantiles_QH: Any)
 
 def draw_losses(rows: Sequence[Mapping[str, float]], size: tuple[float, float] = (8, 3)) -> Picture:
     """Draw training and validation loss over steps, from the rows of a training history; a star marks the best."""
+    from logsparse.canvas import label_times
+
     figure, axes = new_figure(*size)
-    steps = [row["step"] for row in rows]
-    validation = [row["validation_nll"] for row in rows]
-    axes.plot(steps, [row["nll"] for row in rows], color=INK, linewidth=1, alpha=0.6, label="training")
-    axes.plot(steps, validation, color=FORECAST, linewidth=1.6, label="validation")
+    steps = np.array([row["step"] for row in rows])
+    validation = np.array([row["validation_nll"] for row in rows])
+    draw_line(axes, steps, np.array([row["nll"] for row in rows]), "training", color=INK, linewidth=1, alpha=0.6)
+    draw_line(axes, steps, validation, "validation", color=FORECAST, linewidth=1.6)
     best = int(np.argmin(validation))
     axes.plot(steps[best], validation[best], "*", color=TRUTH, markersize=10, label=f"best: {validation[best]:.4g}")
+    label_times(axes, steps)
     axes.set_xlabel("step")
     axes.set_ylabel("negative log-likelihood")
     axes.legend(frameon=False, fontsize=8)
@@ -264,7 +267,7 @@ def _draw_window(axes: Axes, times_L: Any, values_L: Any, start: int) -> None:
 
 def _entitle(axes: Axes, title: str, *, legend: bool = True) -> None:
     """Set the title on the left and the legend on the right, both above the lines."""
-    axes.set_title(title, loc="left", fontsize=10 if legend else 9, parse_math=False)
+    axes.set_title(title, loc="left", fontsize=10 if legend else 8, parse_math=False)
     if legend:
         axes.legend(frameon=False, ncols=2, fontsize=8, loc="lower right", bbox_to_anchor=(1, 0.98), borderaxespad=0)
 

@@ -167,9 +167,17 @@ class Attention:
         own = None if self.step is None else self.times[self.context + self.step]
         named = [
             f"{'itself' if time == own else text} ({weight:.0%})"
-            for time, text, weight in zip(top[TIME], _texts(top[TIME]), top["weight"], strict=True)
+            for time, text, weight in zip(top[TIME], self._texts(top[TIME]), top["weight"], strict=True)
         ]
         return f"{'the forecast' if self.step is None else self._who()} looks most at {', '.join(named)}"
+
+    def _texts(self, times: pl.Series) -> list[str]:
+        """Return times as short text: without the parts that are alike in the whole window, integers as they are."""
+        if not times.dtype.is_temporal():
+            return [str(time) for time in times]
+        year = " %Y" if self.times.dt.year().n_unique() > 1 else ""
+        hour = "" if self.times.dtype == pl.Date or (self.times.dt.truncate("1d") == self.times).all() else " %H:%M"
+        return times.dt.strftime(f"%a %d %b{year}{hour}").to_list()
 
     def plot(self) -> Picture:
         """Draw the weights below the history, like the paper's figures of learned patterns.
@@ -188,14 +196,6 @@ class Attention:
             return draw_attention_matrix(times, self.values, self.weights, self.context, titles)
         position = self.context + self.step
         return draw_attention(times, self.values, self.weights, (self.context, position), titles)
-
-
-def _texts(times: pl.Series) -> list[str]:
-    """Return times as short text: whole days without an hour, integers as they are."""
-    if not times.dtype.is_temporal():
-        return [str(time) for time in times]
-    days = times.dtype == pl.Date or (times.dt.truncate("1d") == times).all()
-    return times.dt.strftime("%a %Y-%m-%d" if days else "%a %Y-%m-%d %H:%M").to_list()
 
 
 def attention_of(
