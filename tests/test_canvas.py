@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,6 +13,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from logsparse.baselines.naive import SeasonalNaive
 from logsparse.canvas import Picture, label_times
@@ -27,11 +29,12 @@ STEPS = {
 }
 
 
-def times(kind: str, count: int) -> np.ndarray:
+def times(kind: str, count: int) -> NDArray[Any]:
     if kind == "integers":
         return 1_000_000_000 + np.arange(count)
     start, unit, every = STEPS[kind]
-    return (np.datetime64(start, unit) + every * np.arange(count)).astype("datetime64[us]")
+    first = np.array([start], f"datetime64[{unit}]")
+    return np.asarray((first + every * np.arange(count)).astype("datetime64[us]"))
 
 
 def shown_labels(axes: Axes) -> list[tuple[float, float, str]]:
@@ -43,11 +46,11 @@ def shown_labels(axes: Axes) -> list[tuple[float, float, str]]:
 
 
 @pytest.mark.parametrize("width", [1.2, 2.0, 3.1, 4.5, 8.0, 14.0])
-@pytest.mark.parametrize("kind", [*STEPS, "integers"])
-@pytest.mark.parametrize("count", [2, 17, 96, 400, 3000])
-def test_labels_of_times_never_touch(kind: str, width: float, count: int) -> None:
-    if kind == "years" and count > 400:
-        pytest.skip("there are no such years")
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [(kind, count) for kind in [*STEPS, "integers"] for count in (2, 17, 96, 400, 3000)[: 4 if kind == "years" else 5]],
+)
+def test_labels_of_times_never_touch(kind: str, count: int, width: float) -> None:
     figure = Picture(figsize=(width, 2), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()

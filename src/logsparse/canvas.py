@@ -52,7 +52,7 @@ def label_times(axes: Axes, times: Any) -> None:
     locator: Locator
     formatter: Formatter
     if np.issubdtype(np.asarray(times).dtype, np.datetime64):
-        locator = _DateLocator()
+        locator = _DateLocator()  # type: ignore[no-untyped-call]
         formatter = ConciseDateFormatter(  # type: ignore[no-untyped-call]
             locator, formats=_TICKS, zero_formats=_FIRST_TICKS, offset_formats=_REST
         )
@@ -60,7 +60,7 @@ def label_times(axes: Axes, times: Any) -> None:
         locator, formatter = MaxNLocator("auto", integer=True), StrMethodFormatter("{x:.0f}")
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(_Apart(formatter))
-    axes.xaxis.get_offset_text().set_size(_font(axes.xaxis).get_size_in_points())
+    axes.xaxis.get_offset_text().set_fontsize(_font(axes.xaxis).get_size_in_points())
 
 
 class _DateLocator(AutoDateLocator):
@@ -90,7 +90,7 @@ class _Apart(Formatter):
     def get_offset(self) -> str:
         return self.formatter.get_offset()
 
-    def format_ticks(self, values: Sequence[float]) -> list[str]:  # type: ignore[override]
+    def format_ticks(self, values: Sequence[float]) -> list[str]:
         labels = list(self.formatter.format_ticks(values))  # type: ignore[arg-type]
         font, axes = _font(self.axis), self.axis.axes  # type: ignore[union-attr]
         low, high = sorted(self.axis.get_view_interval())  # type: ignore[union-attr]
@@ -124,5 +124,5 @@ def _font(axis: Axis | Any) -> FontProperties:
 
 def _width(text: str, font: FontProperties) -> float:
     """Return the width of a text in points, for any backend."""
-    width, _, _ = TextToPath().get_text_width_height_descent(text, font, ismath=False)  # type: ignore[no-untyped-call]
+    width, _, _ = TextToPath().get_text_width_height_descent(text, font, ismath=False)
     return float(width)

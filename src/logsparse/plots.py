@@ -127,9 +127,9 @@ def plot(  # noqa: D417 (self is the forecast: this is one of its methods)
         _check_axes(ax, names, interactive=truth("interactive", interactive))
     steps = None if history is None else whole("history", history, hint="count the steps to show.")
     rows = [self.panel.ids.index(name) for name in names]
-    truths = [None] * len(rows) if actuals is None else _actual(actuals, self.panel, rows, self.mean.shape[1])
-    earlier: list[list[_Earlier]] = [[]] * len(rows) if past is None else _earlier(past, self.panel, rows)
-    views = [_view(self, row, steps, *parts) for row, *parts in zip(rows, truths, earlier, strict=True)]
+    lines = [None] * len(rows) if actuals is None else _actual(actuals, self.panel, rows, self.mean.shape[1])
+    fans: list[list[_Earlier]] = [[]] * len(rows) if past is None else _earlier(past, self.panel, rows)
+    views = [_view(self, row, steps, line, fan) for row, line, fan in zip(rows, lines, fans, strict=True)]
     if truth("interactive", interactive):
         from logsparse.interactive import draw_interactive
 

@@ -102,7 +102,7 @@ class Progress:
         elif took > _QUICK_SECONDS:
             from IPython.display import display
 
-            self._shown = display(self._bundle(line), raw=True, display_id=True)
+            self._shown = display(self._bundle(line), raw=True, display_id=True)  # type: ignore[no-untyped-call]
 
     def _bundle(self, line: str) -> dict[str, str]:
         """Return the line as text, and as HTML with a bar before it."""
