@@ -20,7 +20,7 @@ ORDER = [
     "model.inverse_cdf", "model.likelihood", "config", "presets",
     "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.features",
     "data.files", "data.grid", "data.frame", "data.series_index", "data.windows", "defaults", "progress",
-    "pictures",
+    "canvas", "pictures", "interactive", "plots",
     "attention.draw", "attention.plain", "attention.triton",
     "attention.attend", "attention.layer", "attention.step", "attention.triton_kernels",
     "model.feedforward", "model.advance", "model.network", "model.autoregressive", "model.decode",

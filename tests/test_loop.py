@@ -20,9 +20,10 @@ from torch.nn.functional import softplus
 
 import small
 from logsparse.data.panel import Panel
+from logsparse.errors import DataError
 from logsparse.pictures import draw_losses
 from logsparse.train.batches import TrainingSet
-from logsparse.train.loop import Training, TrainingError, best_of, nll_sum
+from logsparse.train.loop import Training, TrainingError, TrainingHistory, best_of, nll_sum
 
 LOSSES = Path(__file__).parent / "losses" / "small.txt"
 
@@ -286,3 +287,13 @@ def test_a_killed_run_resumes_and_ends_with_the_same_bits(tmp_path: Path) -> Non
     assert len(metrics.read_text().splitlines()) < 40
     with start(tmp_path / "killed") as resumed:
         assert resumed.communicate()[0].split()[-1] == expected
+
+
+def test_a_history_draws_its_losses_and_refuses_if_there_are_none() -> None:
+    rows = [{"step": float(n), "seconds": 1.0, "nll": 2 / n, "validation_nll": 3 / n} for n in (1, 2)]
+    for count in (1, 2):
+        (axes,) = TrainingHistory(rows=rows[:count]).plot().axes
+        drawn = {one.get_label(): np.asarray(one.get_ydata()).tolist() for one in axes.get_lines()}
+        assert drawn["validation"] == [3, 1.5][:count]
+    with pytest.raises(DataError, match=r"is drawn by its validations. Got none. Hint: train until the first"):
+        TrainingHistory().plot()

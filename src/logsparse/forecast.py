@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from logsparse.data.series_index import check_columns, pack_panel, unpack_panel
 from logsparse.data.times import When, clock_time, stamps
 from logsparse.errors import ConfigError, DataError, NotFittedError, StepUnknownError, a_path, shown, suggest, whole
 from logsparse.params import LEVELS, Levels, Parameters, check_levels
+from logsparse.plots import plot
 from logsparse.process import refuse_forked
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from logsparse.folder import ModelFolder
 
 _LONGEST_HORIZON = 100_000
+# What other modules and subclasses call, and tab completion leaves out.
+_INTERNAL = {"changeable", "check", "check_quantiles", "history", "kind", "learned_until", "point_only",
+             "read_settings", "restored", "settings", "summaries"}  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -81,9 +84,7 @@ class Forecast:
 
     def _repr_html_(self) -> str:
         """Return the picture of the first series and the first rows of the table, for notebooks."""
-        file = io.BytesIO()
-        self.plot().savefig(file, format="png", dpi=100)
-        picture = base64.b64encode(file.getvalue()).decode()
+        picture = base64.b64encode(self.plot()._repr_png_()[0]).decode()
         head = self.table().head(10)._repr_html_()
         return f'<p>{self!r}</p><img alt="{self!r}" src="data:image/png;base64,{picture}">{head}'
 
@@ -123,41 +124,7 @@ class Forecast:
         """Return the table as a frame of the library that the data came in."""
         return to_native(self.table(), self.panel.origin.library)
 
-    def plot(self, series: SeriesId | None = None, *, history: int | None = None) -> Figure:
-        """Draw the median and the central intervals of one series after the end of its history.
-
-        Parameters
-        ----------
-        series
-            Id of the series; the first one if left out. ConfigError is raised for one that was not forecast.
-        history
-            Number of past steps to show; three horizons if left out.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            The figure; `figure.savefig("forecast.png")` writes it.
-        """
-        from logsparse.pictures import INK, draw_fan, new_figure
-
-        if series is not None and series not in self.panel.ids:
-            raise ConfigError(
-                "A plot must be of a series that was forecast.",
-                got=f"{series!r}",
-                hint=suggest(series, self.panel.ids, f"name one such as {self.panel.ids[0]!r}."),
-            )
-        row = self.panel.ids.index(self.panel.ids[0] if series is None else series)
-        horizon, length = self.mean.shape[1], int(self.panel.lengths[row])
-        asked = 3 * horizon if history is None else whole("history", history, hint="count the steps to show.")
-        past = min(length, asked)
-        steps = np.arange(length - past, length + horizon)
-        times = stamps(self.panel, self.panel.freq.add(np.full_like(steps, self.panel.starts[row]), steps)).to_numpy()
-        figure, axes = new_figure()
-        axes.plot(times[:past], self.panel[row][length - past :], color=INK, linewidth=1.2, label="history")
-        draw_fan(axes, times[past:], self.levels, self.quantiles[row])
-        axes.set_title(str(self.panel.ids[row]), loc="left", fontsize=10, parse_math=False)
-        axes.legend(frameon=False, ncols=4, fontsize=8, loc="upper left")
-        return figure
+    plot = plot
 
 
 @dataclass(frozen=True)
@@ -214,6 +181,10 @@ class Forecaster(Parameters, ABC):
 
     def __init__(self, horizon: int) -> None:
         self.horizon = horizon
+
+    def __dir__(self) -> list[str]:
+        """Return the names that are for users, and special ones."""
+        return [name for name in super().__dir__() if name not in _INTERNAL and (name[0] != "_" or name[:2] == "__")]
 
     @abstractmethod
     def _fit(self, panel: Panel) -> None: ...

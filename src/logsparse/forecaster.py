@@ -369,8 +369,9 @@ class LogSparse(Forecaster):
         picture = self.attention().plot() if seen and isinstance(self.network_, Transformer) else None
         return Diagnostics({**self.settings(), "config": config}, self.history_.rows, picture)
 
+    # Not `-> Method`: jedi completes nothing on an object with a property whose type is a Literal.
     @property
-    def method(self) -> Method:
+    def method(self) -> str:
         """Way of forecasting, from `config_`; may be set to another one that the same training serves."""
         if not hasattr(self, "config_"):
             raise NotFittedError(self)
@@ -399,7 +400,7 @@ class LogSparse(Forecaster):
         return self
 
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
-        if self.samples is not None and self.method == "direct":
+        if self.samples is not None and self.config_.method == "direct":
             raise ConfigError(
                 "The method direct forecasts each step by itself: it has no sample paths.",
                 got=f"samples={self.samples}",
@@ -425,10 +426,10 @@ class LogSparse(Forecaster):
             yield Forecast(panel, found.mean_WH[part], levels, found.quantiles_WQH[part])
 
     def _sample(self, panel: Panel, pairs: Pairs, levels: tuple[float, ...], *, keep_paths: bool) -> Sampled:
-        needed = self.network_.paths_needed(levels, self.method)
+        needed = self.network_.paths_needed(levels, self.config_.method)
         # Exact quantiles need no paths: those are drawn only to be kept.
         paths = self.samples if self.samples is not None and (keep_paths or needed) else needed
-        ask = Sampling(paths=paths, levels=levels, method=self.method, seed=self.seed, keep_paths=keep_paths)
+        ask = Sampling(paths=paths, levels=levels, method=self.config_.method, seed=self.seed, keep_paths=keep_paths)
         with Progress("forecasting", len(pairs), verbose=self.verbose) as progress:
             return sample(self._placed(), self._windows(panel), pairs, ask, report=progress.step)
 

@@ -138,6 +138,10 @@ MODELS: dict[str, Callable[[Config], Config]] = {"logsparse": lambda run: run, "
 """Forecasters that have settings of the paper -> settings of a run for them."""
 
 
+def __dir__() -> list[str]:
+    return [*(run.__name__ for run in NAMES.values()), "MODELS", "NAMES", "deepar", "default", "named"]
+
+
 def named(name: str, model: str = "logsparse") -> Config:
     """Return the settings of a run by its name.
 

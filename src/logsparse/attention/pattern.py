@@ -393,6 +393,10 @@ PATTERNS: dict[str, Rule] = {
 }
 
 
+def __dir__() -> list[str]:
+    return [*PATTERNS, "PATTERNS", "Pattern", "Rule"]
+
+
 def _whole(name: str, value: int, *, least: int) -> int:
     return whole(name, value, least=least, hint="see `help(logsparse.attention.pattern)` for what each setting means.")
 

@@ -47,10 +47,10 @@ def attend(
     attention = forecaster.attention(history, series=name, layer=layer, head=head, step=None if matrix else step)
     save_figure(attention.plot(), out)
     say(f"{attention}")
+    say(attention.caption())
     say(f"wrote {out}")
-    if not matrix:
-        top = attention.table().sort("weight", descending=True).head(_MOST)
-        print_table([TIME, "value", "weight"], [[str(t), number(y), number(w)] for _, t, y, w in top.iter_rows()])
+    rows = attention.top(_MOST).iter_rows()
+    print_table([TIME, "value", "weight"], [[str(time), number(y), number(weight)] for time, y, weight in rows])
 
 
 def _named(text: str, ids: tuple[SeriesId, ...]) -> SeriesId:

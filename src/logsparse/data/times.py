@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from logsparse.data.calendar import DAY, FARTHEST, Ints
 from logsparse.data.panel import Panel
@@ -294,3 +295,9 @@ def stamps(panel: Panel, times: Ints) -> pl.Series:
         return column.dt.replace_time_zone("UTC").dt.convert_time_zone(origin.zone)
     column = pl.Series(times.astype("datetime64[us]"))
     return column.cast(pl.Date) if origin.time_type == "date" and panel.freq.counts_days else column
+
+
+def wall_times(panel: Panel, times: Ints) -> NDArray[Any]:
+    """Convert times on the panel's clock to what a picture shows: local times without a zone, or integers."""
+    column = stamps(panel, times)
+    return (column.dt.replace_time_zone(None) if panel.origin.zone else column).to_numpy()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from logsparse.pictures import FORECAST, INK, TRUTH, draw_fan, draw_losses, new_figure, settle
+from logsparse.pictures import FORECAST, INK, TRUTH, draw_fan, draw_line, draw_losses, new_figure, settle
 from logsparse.reporting.numbers import Level, Window
 
 if TYPE_CHECKING:
@@ -37,10 +37,6 @@ COLOURS = {
 }
 # An SVG of more characters than this is embedded as PNG.
 LARGEST = 400_000
-# Tick formats of years, months, days, hours, minutes, seconds; and of ticks at which the next larger unit begins.
-_TICKS = ["%Y", "%b", "%d %b", "%H:%M", "%H:%M", "%M:%S"]
-_FIRST_TICKS = ["", "%Y", "%d %b", "%d %b", "%H:%M", "%H:%M"]
-
 Errors = Sequence[float | None]
 
 
@@ -89,20 +85,23 @@ def calibration_chart(levels: Sequence[Level]) -> Figure:
 
 def fan_chart(windows: Sequence[Window], levels: Sequence[float], size: tuple[float, float]) -> Figure:
     """Draw the fan of each window, the actual values over all windows, and seasonal naive as a thin line."""
+    from logsparse.canvas import label_times
+
     figure, axes = new_figure(*size)
     whole = joined(windows)
     # Windows of one step are joined into one band.
     fans = whole if max(len(window.times) for window in windows) == 1 else joined(windows, apart=True)
     if fans.naive_H is not None:
-        _line(axes, fans.times, fans.naive_H, "seasonal naive", color=GREY, linewidth=1, linestyle=(0, (2, 2)))
+        draw_line(axes, fans.times, fans.naive_H, "seasonal naive", color=GREY, linewidth=1, linestyle=(0, (2, 2)))
     if len(fans.times) == 1:
         _draw_one_step(axes, fans, levels)
     else:
         draw_fan(axes, fans.times, levels, fans.quantiles_QH)
     if 0.5 not in levels and fans.mean_H is not None:
-        _line(axes, fans.times, fans.mean_H, "mean", color=FORECAST, linewidth=1.6)
-    _line(axes, whole.times, whole.truth_H, "actual", color=INK, linewidth=1.2)
-    _format_times(axes, whole.times)
+        draw_line(axes, fans.times, fans.mean_H, "mean", color=FORECAST, linewidth=1.6)
+    draw_line(axes, whole.times, whole.truth_H, "actual", color=INK, linewidth=1.2)
+    label_times(axes, whole.times)
+    axes.margins(x=0.01)
     _finish(axes, 3 if size == NARROW else 6)
     return figure
 
@@ -148,15 +147,6 @@ def _empty_like(window: Window) -> Window:
     )
 
 
-def _line(axes: Axes, times: Any, values: Any, label: str, **style: Any) -> None:
-    """Draw a line; isolated values, which a line cannot show, become dots."""
-    axes.plot(times, values, label=label, **style)
-    known = np.concatenate([[False], ~np.isnan(values), [False]])
-    isolated = known[1:-1] & ~known[:-2] & ~known[2:]
-    if isolated.any():
-        axes.plot(times[isolated], values[isolated], "o", color=style["color"], markersize=4)
-
-
 def _draw_one_step(axes: Axes, band: Window, levels: Sequence[float]) -> None:
     """Draw the fan of a single step as vertical bars."""
     for low in range(len(levels) // 2):
@@ -164,18 +154,7 @@ def _draw_one_step(axes: Axes, band: Window, levels: Sequence[float]) -> None:
             ends = band.quantiles_QH[low], band.quantiles_QH[-1 - low]
             axes.vlines(band.times, *ends, color=FORECAST, linewidth=12, alpha=0.2)
     if 0.5 in levels:
-        _line(axes, band.times, band.quantiles_QH[list(levels).index(0.5)], "median", color=FORECAST)
-
-
-def _format_times(axes: Axes, times: Any) -> None:
-    if np.issubdtype(times.dtype, np.datetime64):
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-        locator = AutoDateLocator(minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
-        formats = {"formats": _TICKS, "zero_formats": _FIRST_TICKS, "show_offset": False}
-        axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, **formats))  # type: ignore[no-untyped-call]
-    axes.margins(x=0.01)
+        draw_line(axes, band.times, band.quantiles_QH[list(levels).index(0.5)], "median", color=FORECAST)
 
 
 def _finish(axes: Axes, columns: int = 3) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 import torch
@@ -20,8 +20,9 @@ from torch import Generator, Tensor, nn
 
 from logsparse.config import TrainConfig
 from logsparse.data.windows import Batch
-from logsparse.errors import LogsparseError
+from logsparse.errors import DataError, LogsparseError
 from logsparse.model.network import Network
+from logsparse.pictures import draw_losses
 from logsparse.process import kept_memory
 from logsparse.progress import Progress
 from logsparse.storage import InvalidContentError, whole_number, write_whole
@@ -40,6 +41,9 @@ from logsparse.train.optim import (
     restore_optimiser,
     set_rate,
 )
+
+if TYPE_CHECKING:
+    from logsparse.canvas import Picture
 
 # B windows, L positions of a window
 
@@ -67,6 +71,20 @@ class TrainingHistory:
     """Lowest validation loss."""
     ended: str = "not ended"
     """Why training ended."""
+
+    def plot(self) -> Picture:
+        """Draw training and validation loss over steps, as a figure that a notebook displays.
+
+        Raises
+        ------
+        DataError
+            If the training ended before its first validation.
+        """
+        if not self.rows:
+            raise DataError(
+                "A training is drawn by its validations.", got="none", hint="train until the first of them."
+            )
+        return draw_losses(self.rows)
 
     @classmethod
     def from_dict(cls, facts: Any) -> Self:
