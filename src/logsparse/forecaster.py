@@ -161,7 +161,8 @@ class LogSparse(Forecaster):
         validation
             Other series to validate with; the last part of each series if left out.
         **columns
-            Which columns mean what: `id_col`, `time_col`, `target_col`, `freq`, `covariates`, `static`.
+            Which columns mean what, and how times are written, as for `to_panel`: `id_col`, `time_col`, `target_col`,
+            `freq`, `covariates`, `static`, `tz`, `time_format`, `dayfirst`.
 
         Returns
         -------

@@ -14,7 +14,7 @@ from torch import Tensor
 from logsparse.attention.inputs import without_padding
 from logsparse.attention.pattern import Pattern, full
 from logsparse.attention.plain import pattern_weights
-from logsparse.data.columns import ID, TIME
+from logsparse.data.columns import result_names
 from logsparse.data.grid import Library, to_native
 from logsparse.data.panel import Floats, SeriesId
 from logsparse.data.times import stamps
@@ -109,26 +109,29 @@ class Attention:
     what: str
     """Layer and head, as text."""
     library: Library
+    names: tuple[str, str]
+    """Columns of ids and times."""
 
     def __repr__(self) -> str:
         queries = "every position" if self.step is None else f"step {self.step}"
         return f"Attention({queries} of {self.series!r} over {len(self.values)} positions, {self.what})"
 
     def table(self) -> pl.DataFrame:
-        """Return unique_id, ds, value and weight of the positions up to the step.
+        """Return id, time, value and weight of the positions up to the step.
 
-        For every position: one row per cell, with the attending time in `ds`, the attended one in `attended`, and the
-        weight.
+        For every position: one row per cell, with the attending time, the attended one in `attended`, and the weight.
+        The id and time columns have the names that they had in the data; unique_id and ds after a wide table.
         """
+        id_col, time_col = self.names
         if self.step is not None:
             seen = self.context + self.step + 1
-            columns = {TIME: self.times, "value": pl.Series(self.values), "weight": pl.Series(self.weights)}
+            columns = {time_col: self.times, "value": pl.Series(self.values), "weight": pl.Series(self.weights)}
             table = pl.DataFrame(columns).head(seen).with_columns(pl.col("value").fill_nan(None))
         else:
             rows, cells = np.nonzero(self.weights)
-            columns = {TIME: self.times[rows], "attended": self.times[cells]}
+            columns = {time_col: self.times[rows], "attended": self.times[cells]}
             table = pl.DataFrame({**columns, "weight": self.weights[rows, cells]})
-        return table.select(pl.lit(self.series).alias(ID), pl.all())
+        return table.select(pl.lit(self.series).alias(id_col), pl.all())
 
     def frame(self) -> Any:
         """Return the table as a frame of the library that the data came from."""
@@ -180,6 +183,7 @@ def attention_of(
         what=f"layer {layer_index} of 0 to {layers - 1}, "
         + (f"mean of {heads} heads" if head_index is None else f"head {head_index} of 0 to {heads - 1}"),
         library=panel.origin.library,
+        names=result_names(panel.origin)[:2],
     )
 
 

@@ -28,7 +28,6 @@ def attend(
     future: Future = None,
 ) -> None:
     """Draw what a forecast attends to: attention weights below the history, at the same times."""
-    from logsparse.data.columns import TIME
     from logsparse.errors import ConfigError
     from logsparse.forecaster import LogSparse
     from logsparse.pictures import check_picture, save_figure
@@ -50,7 +49,7 @@ def attend(
     say(f"wrote {out}")
     if not matrix:
         top = attention.table().sort("weight", descending=True).head(_MOST)
-        print_table([TIME, "value", "weight"], [[str(t), number(y), number(w)] for _, t, y, w in top.iter_rows()])
+        print_table(top.columns[1:], [[str(t), number(y), number(w)] for _, t, y, w in top.iter_rows()])
 
 
 def _named(text: str, ids: tuple[SeriesId, ...]) -> SeriesId:

@@ -108,6 +108,15 @@ TimeCol = Annotated[str | None, typer.Option(help="column of times [ds]")]
 TargetCol = Annotated[str | None, typer.Option(help="column of values [y]")]
 FreqText = Annotated[str | None, typer.Option("--freq", help="time step, such as 15min, h, D, ME [inferred]")]
 
+Tz = Annotated[str | None, typer.Option("--tz", help="time zone of local times, such as Europe/Berlin [none]")]
+TimeFormat = Annotated[
+    str | None, typer.Option("--time-format", help="how times are written, such as '%d.%m.%Y %H:%M' [year first]")
+]
+DayFirst = Annotated[
+    bool | None,
+    typer.Option("--dayfirst/--monthfirst", help="whether 01.02.2024 is in February or January [refused]"),
+]
+
 
 def given(**options: Any) -> dict[str, Any]:
     """Return the options that were given on the command line."""
