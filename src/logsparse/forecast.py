@@ -343,7 +343,8 @@ class Forecaster(Parameters, ABC):
         """Return the data as a panel, read as the fitted ones were unless `columns` differ; None: the fitted panel."""
         if not hasattr(self, "panel_"):
             raise NotFittedError(self)
-        return self.panel_ if data is None else read_like(self.panel_, data, **{**self.columns_, **columns})
+        used: Columns = {**self.columns_, **columns}
+        return self.panel_ if data is None else read_like(self.panel_, data, **used)
 
     def save(self, path: str | Path, *, history: bool = True) -> None:
         """Write the fitted model as a folder that `logsparse.load` reads on any machine.

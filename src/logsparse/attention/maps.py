@@ -14,7 +14,7 @@ from torch import Tensor
 from logsparse.attention.inputs import without_padding
 from logsparse.attention.pattern import Pattern, full
 from logsparse.attention.plain import pattern_weights
-from logsparse.data.columns import result_names
+from logsparse.data.columns import ID, TIME, result_names
 from logsparse.data.grid import Library, to_native
 from logsparse.data.panel import Floats, SeriesId
 from logsparse.data.times import stamps
@@ -109,7 +109,7 @@ class Attention:
     what: str
     """Layer and head, as text."""
     library: Library
-    names: tuple[str, str]
+    names: tuple[str, str] = (ID, TIME)
     """Columns of ids and times."""
 
     def __repr__(self) -> str:

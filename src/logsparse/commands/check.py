@@ -12,6 +12,7 @@ from logsparse.commands.options import (
     TimeFormat,
     Tz,
     columns,
+    given,
     print_rows,
     span,
 )
@@ -33,8 +34,8 @@ def check(
     from logsparse.data.frame import to_panel
     from logsparse.data.times import stamps
 
-    names = columns(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq)
-    panel = to_panel(data, **names, **columns(tz=tz, time_format=time_format, dayfirst=dayfirst))
+    names = given(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq)
+    panel = to_panel(data, **columns(**names, tz=tz, time_format=time_format, dayfirst=dayfirst))
     missing_S = [int(np.isnan(panel[i]).sum()) for i in range(len(panel))]
     total, missing = int(panel.lengths.sum()), sum(missing_S)
     first, last = (str(stamps(panel, np.array([time]))[0]) for time in (panel.starts.min(), panel.ends().max()))

@@ -114,8 +114,13 @@ class ColumnSpec:
     def names(self) -> tuple[str, str, str]:
         """Names of id, time and target in results; a default where a result has a column of that name already."""
         given = (self.id_col, self.time_col, self.target_col)
-        free = [d if n in _RESULTS or _QUANTILE.fullmatch(n) else n for n, d in zip(given, _DEFAULTS, strict=True)]
+        free = [default if in_results(name) else name for name, default in zip(given, _DEFAULTS, strict=True)]
         return _DEFAULTS if len(set(free)) < len(free) else (free[0], free[1], free[2])
+
+
+def in_results(name: str) -> bool:
+    """Return True for the name of a column that results have beside ids, times and values."""
+    return name in _RESULTS or _QUANTILE.fullmatch(name) is not None
 
 
 def result_names(origin: Origin) -> tuple[str, str, str]:

@@ -143,7 +143,7 @@ def localised(column: pl.Series, codes: Ints, zone: str) -> pl.Series:
 
 
 def _comes_again(wall: Ints, codes: Ints, twice: Ints) -> NDArray[np.bool_]:
-    """Mark the rows after the clock went back, of the rows `twice`: a time as late or later stands before them."""
+    """Mark the rows after the clock went back, of the rows `twice`: a time as late or later stands before."""
     _, first = np.unique(codes, return_index=True)
     _, last = np.unique(codes[::-1], return_index=True)
     falling = (wall[len(codes) - 1 - last] < wall[first])[codes[twice]]
@@ -152,8 +152,12 @@ def _comes_again(wall: Ints, codes: Ints, twice: Ints) -> NDArray[np.bool_]:
     rows = pl.DataFrame(
         {"series": codes[twice], "change": change, "wall": wall[twice], "place": np.where(falling, -twice, twice)}
     ).with_row_index()
-    highest = pl.col("wall").cum_max().shift(1).over("series", "change")
-    found = rows.sort("place").with_columns((highest >= pl.col("wall")).fill_null(value=False).alias("again"))
+    of_change = ("series", "change")
+    ahead = (pl.col("wall").cum_max().shift(1).over(of_change) - pl.col("wall")).fill_null(-1)
+    # Rows sorted by local time have no step back, but several times twice: 2:00, 2:00, 2:30, 2:30.
+    by_value = ((ahead <= 0).all() & ((ahead == 0).sum() > 1)).over(of_change)
+    went_back = (ahead >= 0).cast(pl.Int8).cum_max().over(of_change).cast(pl.Boolean)
+    found = rows.sort("place").with_columns(pl.when(by_value).then(ahead == 0).otherwise(went_back).alias("again"))
     return found.sort("index")["again"].to_numpy()
 
 

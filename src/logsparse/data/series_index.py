@@ -143,7 +143,7 @@ def pack_panel(panel: Panel, steps: int | None = None) -> tuple[dict[str, Any], 
         "lengths": kept_S.tolist(),
         "elapsed": elapsed_S.tolist(),
         "freq": str(panel.freq),
-        "origin": asdict(panel.origin),
+        "origin": {**asdict(panel.origin), "names": None if panel.origin.names is None else list(panel.origin.names)},
         "static": {
             name: {"codes": column.codes.tolist(), "categories": list(column.categories)}
             for name, column in panel.static.items()
@@ -202,7 +202,7 @@ def _origin(facts: Any) -> Origin:
     state = entries("panel/origin", facts)
     names = state.get("names")  # models of version 0.1.0 have none
     if names is not None:
-        names = texts("panel/origin/names", list(names))
+        names = texts("panel/origin/names", names)
         require("panel/origin/names", "three names", names, holds=len(set(names)) == 3 == len(names))
     origin = Origin(**{**state, "names": names})
     for name, kinds in _ORIGINS.items():
