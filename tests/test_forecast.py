@@ -157,7 +157,7 @@ def test_another_history_is_forecast_with_the_same_columns(hourly: pl.DataFrame)
     renamed = hourly.rename({"unique_id": "shop"})
     model = SeasonalNaive(horizon=1).fit(renamed, id_col="shop")
     other = renamed.with_columns(shop=pl.col("shop") + "2")
-    assert model.predict(other)["unique_id"].to_list() == ["b2", "a2"]
+    assert model.predict(other)["shop"].to_list() == ["b2", "a2"]
 
 
 def test_a_notebook_shows_the_picture_and_the_first_rows(fitted: SeasonalNaive) -> None:

@@ -18,9 +18,9 @@ ORDER = [
     "errors", "process", "storage",
     "attention.pattern", "attention.inputs", "attention.native",
     "model.inverse_cdf", "model.likelihood", "config", "presets",
-    "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.features",
-    "data.files", "data.grid", "data.frame", "data.series_index", "data.windows", "defaults", "progress",
-    "canvas", "pictures", "interactive", "plots",
+    "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.localtime",
+    "data.features", "data.files", "data.grid", "data.frame", "data.series_index", "data.windows", "defaults",
+    "progress", "canvas", "pictures", "interactive", "plots",
     "attention.draw", "attention.plain", "attention.triton",
     "attention.attend", "attention.layer", "attention.step", "attention.triton_kernels",
     "model.feedforward", "model.advance", "model.network", "model.autoregressive", "model.decode",
@@ -30,7 +30,7 @@ ORDER = [
     "forecast", "learned", "forecaster",
     "baselines.deepar", "baselines.deepstate", "baselines.estimate", "baselines.naive", "baselines.classical",
     "baselines.trmf", "registry",
-    "evaluation.backtest", "evaluation.metrics",
+    "evaluation.backtest", "evaluation.results", "evaluation.metrics",
     "reporting.numbers", "reporting.charts", "reporting.report",
     "commands.options", "commands.streams", "commands.attend", "commands.backtest", "commands.check",
     "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.settings", "commands.fit",
@@ -43,9 +43,10 @@ ORDER = [
 
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
-    "data.panel", "data.times", "data.columns", "data.files", "data.grid", "data.frame", "forecast",
-    "attention.maps", "evaluation.backtest", "evaluation.metrics", "reporting.numbers", "reporting.report",
-    "commands.options", "commands.streams", "paper.electricity", "paper.traffic", "paper.solar", "paper.wind",
+    "data.panel", "data.times", "data.columns", "data.localtime", "data.files", "data.grid", "data.frame", "forecast",
+    "attention.maps", "evaluation.backtest", "evaluation.results", "evaluation.metrics", "reporting.numbers",
+    "reporting.report", "commands.options", "commands.streams", "paper.electricity", "paper.traffic", "paper.solar",
+    "paper.wind",
     "paper.m4", "paper.prepare", "paper.experiment",
 }  # fmt: skip
 MAY_SEE_TORCH = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
@@ -13,13 +13,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logsparse.data.columns import ID, TIME, Columns, ColumnSpec, validate_columns
+from logsparse.data.columns import Columns, ColumnSpec, result_names, validate_columns
 from logsparse.data.frame import Data, join_future, to_panel
 from logsparse.data.grid import to_native
 from logsparse.data.panel import Floats, Panel, SeriesId
-from logsparse.data.series_index import check_columns, pack_panel, unpack_panel
+from logsparse.data.series_index import check_columns, pack_panel, read_like, unpack_panel
 from logsparse.data.times import When, clock_time, stamps
-from logsparse.errors import ConfigError, DataError, NotFittedError, StepUnknownError, a_path, shown, suggest, whole
+from logsparse.errors import ConfigError, DataError, NotFittedError, a_path, shown, suggest, whole
 from logsparse.params import LEVELS, Levels, Parameters, check_levels
 from logsparse.plots import plot
 from logsparse.process import refuse_forked
@@ -108,13 +108,17 @@ class Forecast:
         return np.quantile(self.samples, level, axis=1).astype(np.float32)
 
     def table(self) -> pl.DataFrame:
-        """Return a polars frame, one row per series and step: unique_id, ds, mean, one column per quantile."""
+        """Return a polars frame, one row per series and step: id, time, mean, one column per quantile.
+
+        The id and time columns have the names that they had in the data; unique_id and ds after a wide table.
+        """
         panel, (series, horizon) = self.panel, self.mean.shape
         steps = panel.lengths[:, None] + np.arange(horizon)
         times = panel.freq.add(np.repeat(panel.starts, horizon), steps.ravel())
+        id_col, time_col, _ = result_names(panel.origin)
         columns: dict[str, Any] = {
-            ID: pl.Series(list(panel.ids))[np.repeat(np.arange(series), horizon)],
-            TIME: stamps(panel, times),
+            id_col: pl.Series(list(panel.ids))[np.repeat(np.arange(series), horizon)],
+            time_col: stamps(panel, times),
             "mean": self.mean.ravel(),
         }
         columns |= {f"q{level:g}": self.quantiles[:, i].ravel() for i, level in enumerate(self.levels)}
@@ -242,7 +246,8 @@ class Forecaster(Parameters, ABC):
         until
             Time of the last step to use; each series' end if left out.
         **columns
-            Which columns mean what: `id_col`, `time_col`, `target_col`, `freq`, `covariates`, `static`.
+            Which columns mean what, and how times are written, as for `to_panel`: `id_col`, `time_col`, `target_col`,
+            `freq`, `covariates`, `static`, `tz`, `time_format`, `dayfirst`.
 
         Returns
         -------
@@ -295,7 +300,8 @@ class Forecaster(Parameters, ABC):
         Returns
         -------
         frame
-            Of the library that the data came in: unique_id, ds, mean, q0.1 ... q0.9, one row per series and step.
+            Of the library that the data came in: unique_id, ds (or their names in the data), mean, q0.1 ... q0.9, one
+            row per series and step.
         """
         levels = self.check_quantiles(quantiles)
         (summary,) = self.summaries([self.history(data, future)], levels)
@@ -305,24 +311,13 @@ class Forecaster(Parameters, ABC):
         """Forecast each history; a subclass may leave out samples, or forecast all histories at once."""
         return (self._forecast(history, levels) for history in histories)
 
-    def _read(self, data: Data | None) -> Panel:
-        """Return the data as a panel, read as the fitted ones were; None: the fitted panel."""
+    def _read(self, data: Data | None, **columns: Unpack[Columns]) -> Panel:
+        """Return the data as a panel, read as the fitted ones were unless `columns` differ; None: the fitted panel."""
         self.check()
         if not hasattr(self, "panel_"):
             raise NotFittedError(self)
-        try:
-            panel = self.panel_ if data is None else to_panel(data, **self.columns_)
-        except StepUnknownError:
-            # A history of single values does not show its step; it can only be the fitted one.
-            assumed: Columns = {**self.columns_, "freq": str(self.panel_.freq)}
-            panel = to_panel(data, **assumed)  # type: ignore[arg-type]
-        if panel.freq != self.panel_.freq:
-            raise DataError(
-                "New data must have the step that was fitted.",
-                got=f"steps of {panel.freq} after {self.panel_.freq}",
-                hint="resample it, or fit again; freq= at fit() holds for later histories too.",
-            )
-        return panel
+        used: Columns = {**self.columns_, **columns}
+        return self.panel_ if data is None else read_like(self.panel_, data, **used)
 
     def save(self, path: str | Path, *, history: bool = True) -> None:
         """Write the fitted model as a folder that `logsparse.load` reads on any machine.
@@ -376,7 +371,10 @@ class Forecaster(Parameters, ABC):
         saved = None if written.history is None else as_arrays(written.history)
         self.panel_ = unpack_panel(written.series["panel"], saved)
         self.columns_ = written.config["columns"]
-        check_columns(ColumnSpec.of(self.columns_), self.panel_, history=written.history is not None)
+        spec = ColumnSpec.of(self.columns_)
+        check_columns(spec, self.panel_, history=written.history is not None)
+        if "names" not in written.series["panel"]["origin"] and self.panel_.origin.layout == "long":  # of 0.1.0
+            self.panel_ = replace(self.panel_, origin=replace(self.panel_.origin, names=spec.names))
         self._restore(written.series["learned"], as_arrays(written.weights))
         return self
 

@@ -18,10 +18,10 @@ from logsparse.config import Config, Method
 from logsparse.data.calendar import Freq
 from logsparse.data.columns import Columns
 from logsparse.data.features import Features
-from logsparse.data.frame import Data, to_panel
+from logsparse.data.frame import Data
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.sampler import Pairs
-from logsparse.data.series_index import SeriesIndex
+from logsparse.data.series_index import SeriesIndex, read_like
 from logsparse.data.times import When, clock_time
 from logsparse.data.windows import Windows
 from logsparse.defaults import a_config, check_agrees, recommend, seen_values, warn_of_depth
@@ -161,7 +161,8 @@ class LogSparse(Forecaster):
         validation
             Other series to validate with; the last part of each series if left out.
         **columns
-            Which columns mean what: `id_col`, `time_col`, `target_col`, `freq`, `covariates`, `static`.
+            Which columns mean what, and how times are written, as for `to_panel`: `id_col`, `time_col`, `target_col`,
+            `freq`, `covariates`, `static`, `tz`, `time_format`, `dayfirst`.
 
         Returns
         -------
@@ -198,7 +199,7 @@ class LogSparse(Forecaster):
         """
         self.check()
         panel, given = read_panel(data, until, columns)
-        other = None if validation is None else to_panel(validation, **given)
+        other = None if validation is None else read_like(panel, validation, **given)
         config = self.config or self._default_config(panel)
         if self.minutes is not None:
             config = replace(config, train=replace(config.train, minutes=self.minutes))

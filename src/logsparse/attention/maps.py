@@ -14,7 +14,7 @@ from torch import Tensor
 from logsparse.attention.inputs import without_padding
 from logsparse.attention.pattern import Pattern, full
 from logsparse.attention.plain import pattern_weights
-from logsparse.data.columns import ID, TIME
+from logsparse.data.columns import ID, TIME, result_names
 from logsparse.data.grid import Library, to_native
 from logsparse.data.panel import Floats, SeriesId
 from logsparse.data.times import stamps
@@ -112,6 +112,8 @@ class Attention:
     what: str
     """Layer and head, as text, counted from 1."""
     library: Library
+    names: tuple[str, str] = (ID, TIME)
+    """Columns of ids and times."""
 
     def __repr__(self) -> str:
         return f"Attention({self._who()}, series {self.series!r} over {len(self.values)} positions, {self.what})"
@@ -122,27 +124,28 @@ class Attention:
         return "every position" if self.step is None else f"step {self.step + 1} of {horizon}"
 
     def table(self) -> pl.DataFrame:
-        """Return unique_id, ds, value and weight of the positions up to the step.
+        """Return id, time, value and weight of the positions up to the step.
 
-        For every position: one row per cell, with the attending time in `ds`, the attended one in `attended`, and the
-        weight.
+        For every position: one row per cell, with the attending time, the attended one in `attended`, and the weight.
+        The id and time columns have the names that they had in the data; unique_id and ds after a wide table.
         """
+        id_col, time_col = self.names
         if self.step is not None:
             seen = self.context + self.step + 1
-            columns = {TIME: self.times, "value": pl.Series(self.values), "weight": pl.Series(self.weights)}
+            columns = {time_col: self.times, "value": pl.Series(self.values), "weight": pl.Series(self.weights)}
             table = pl.DataFrame(columns).head(seen).with_columns(pl.col("value").fill_nan(None))
         else:
             rows, cells = np.nonzero(self.weights)
-            columns = {TIME: self.times[rows], "attended": self.times[cells]}
+            columns = {time_col: self.times[rows], "attended": self.times[cells]}
             table = pl.DataFrame({**columns, "weight": self.weights[rows, cells]})
-        return table.select(pl.lit(self.series).alias(ID), pl.all())
+        return table.select(pl.lit(self.series).alias(id_col), pl.all())
 
     def frame(self) -> Any:
         """Return the table as a frame of the library that the data came from."""
         return to_native(self.table(), self.library)
 
     def top(self, count: int = 10) -> pl.DataFrame:
-        """Return ds, value and weight of the times that are attended most, the largest weight first.
+        """Return time, value and weight of the times that are attended most, the largest weight first.
 
         For every position: the mean weights over the steps of the forecast.
 
@@ -155,7 +158,7 @@ class Attention:
         weights = self._of_forecast()
         cells = np.argsort(-weights, kind="stable")[: min(most, np.count_nonzero(weights))]
         values = pl.Series(self.values[cells]).fill_nan(None)
-        return pl.DataFrame({TIME: self.times[cells], "value": values, "weight": weights[cells]})
+        return pl.DataFrame({self.names[1]: self.times[cells], "value": values, "weight": weights[cells]})
 
     def _of_forecast(self) -> Floats:
         """Return the weights of the step, or the mean of those of all steps of the forecast."""
@@ -232,6 +235,7 @@ def attention_of(
         what=f"layer {layer_index + 1} of {layers}, "
         + (f"mean of {heads} heads" if head_index is None else f"head {head_index + 1} of {heads}"),
         library=panel.origin.library,
+        names=result_names(panel.origin)[:2],
     )
 
 

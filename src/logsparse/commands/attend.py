@@ -28,7 +28,6 @@ def attend(
     future: Future = None,
 ) -> None:
     """Draw what a forecast attends to: attention weights below the history, at the same times."""
-    from logsparse.data.columns import TIME
     from logsparse.errors import ConfigError
     from logsparse.forecaster import LogSparse
     from logsparse.pictures import check_picture, save_figure
@@ -49,8 +48,8 @@ def attend(
     say(f"{attention}")
     say(attention.caption())
     say(f"wrote {out}")
-    rows = attention.top(_MOST).iter_rows()
-    print_table([TIME, "value", "weight"], [[str(time), number(y), number(weight)] for time, y, weight in rows])
+    top = attention.top(_MOST)
+    print_table(top.columns, [[str(time), number(y), number(weight)] for time, y, weight in top.iter_rows()])
 
 
 def _named(text: str, ids: tuple[SeriesId, ...]) -> SeriesId:

@@ -10,6 +10,7 @@ import typer
 
 from logsparse.commands.options import (
     Data,
+    DayFirst,
     FreqText,
     IdCol,
     MethodName,
@@ -17,6 +18,8 @@ from logsparse.commands.options import (
     Preset,
     TargetCol,
     TimeCol,
+    TimeFormat,
+    Tz,
     check_out,
     columns,
     given,
@@ -50,6 +53,9 @@ def backtest(
     time_col: TimeCol = None,
     target_col: TargetCol = None,
     freq: FreqText = None,
+    tz: Tz = None,
+    time_format: TimeFormat = None,
+    dayfirst: DayFirst = None,
 ) -> None:
     """Forecast DATA at past cutoffs and score the forecasts."""
     from logsparse.data.columns import Columns
@@ -71,7 +77,8 @@ def backtest(
         _limit(forecaster, minutes, trains=trains)
     forecaster.check()
     named = columns(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq)
-    used: Columns = {**getattr(forecaster, "columns_", {}), **named}
+    written = columns(tz=tz, time_format=time_format, dayfirst=dayfirst)
+    used: Columns = {**getattr(forecaster, "columns_", {}), **named, **written}
     panel = to_panel(data, **used)
     say(f"{panel.origin.layout} table: {panel}")
     results = run(forecaster, panel, windows=windows, step=step, until=until, refit=refit, season=season)

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from logsparse.commands.options import Data, FreqText, IdCol, TargetCol, TimeCol, columns, print_rows, span
+from logsparse.commands.options import (
+    Data,
+    DayFirst,
+    FreqText,
+    IdCol,
+    TargetCol,
+    TimeCol,
+    TimeFormat,
+    Tz,
+    columns,
+    given,
+    print_rows,
+    span,
+)
 
 
 def check(
-    data: Data, id_col: IdCol = None, time_col: TimeCol = None, target_col: TargetCol = None, freq: FreqText = None
+    data: Data,
+    id_col: IdCol = None,
+    time_col: TimeCol = None,
+    target_col: TargetCol = None,
+    freq: FreqText = None,
+    tz: Tz = None,
+    time_format: TimeFormat = None,
+    dayfirst: DayFirst = None,
 ) -> None:
     """Print what was recognised in DATA. This is its layout, series, step, span and missing values."""
     import numpy as np
@@ -14,7 +34,8 @@ def check(
     from logsparse.data.frame import to_panel
     from logsparse.data.times import stamps
 
-    panel = to_panel(data, **columns(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq))
+    names = given(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq)
+    panel = to_panel(data, **columns(**names, tz=tz, time_format=time_format, dayfirst=dayfirst))
     missing_S = [int(np.isnan(panel[i]).sum()) for i in range(len(panel))]
     total, missing = int(panel.lengths.sum()), sum(missing_S)
     first, last = (str(stamps(panel, np.array([time]))[0]) for time in (panel.starts.min(), panel.ends().max()))

@@ -10,12 +10,15 @@ import typer
 
 from logsparse.commands.options import (
     Data,
+    DayFirst,
     FreqText,
     IdCol,
     Minutes,
     Preset,
     TargetCol,
     TimeCol,
+    TimeFormat,
+    Tz,
     Until,
     columns,
     listed,
@@ -53,6 +56,9 @@ def fit(
     time_col: TimeCol = None,
     target_col: TargetCol = None,
     freq: FreqText = None,
+    tz: Tz = None,
+    time_format: TimeFormat = None,
+    dayfirst: DayFirst = None,
 ) -> None:
     """Train a model on DATA. A run that was interrupted or killed resumes when the same command is run again."""
     from logsparse import presets
@@ -84,6 +90,9 @@ def fit(
         freq=freq,
         covariates=listed(covariates),
         static=listed(static),
+        tz=tz,
+        time_format=time_format,
+        dayfirst=dayfirst,
     )
     try:
         panel = to_panel(data, **used)

@@ -70,17 +70,17 @@ def write_table(table: pl.DataFrame, path: Path | None) -> None:
         say(f"wrote {path}")
 
 
-def print_scores(results: Any, *, by: str | None = None, out: Path | None = None) -> None:
+def print_scores(results: Any, *, by: str | None = None, out: Path | None = None, **names: str) -> None:
     """Score the results, write all scores to `out` if given, and print them."""
     from logsparse.evaluation.metrics import score
 
-    scores = score(results, by=by)
+    scores = score(results, by=by, **names)
     write_table(scores, out)
     if by is None:
         print_rows([(name, number(value)) for name, value in scores.row(0, named=True).items()])
     else:
-        names = [by, *(name for name in SHOWN if name in scores.columns)]
-        print_table(names, [[_cell(value) for value in row] for row in scores.select(names).iter_rows()])
+        shown = [scores.columns[0], *(name for name in SHOWN if name in scores.columns)]
+        print_table(shown, [[_cell(value) for value in row] for row in scores.select(shown).iter_rows()])
 
 
 def _cell(value: Any) -> str:
@@ -107,6 +107,15 @@ IdCol = Annotated[str | None, typer.Option(help="column of series ids [unique_id
 TimeCol = Annotated[str | None, typer.Option(help="column of times [ds]")]
 TargetCol = Annotated[str | None, typer.Option(help="column of values [y]")]
 FreqText = Annotated[str | None, typer.Option("--freq", help="time step, such as 15min, h, D, ME [inferred]")]
+
+Tz = Annotated[str | None, typer.Option("--tz", help="time zone of local times, such as Europe/Berlin [none]")]
+TimeFormat = Annotated[
+    str | None, typer.Option("--time-format", help="how times are written, such as '%d.%m.%Y %H:%M' [year first]")
+]
+DayFirst = Annotated[
+    bool | None,
+    typer.Option("--dayfirst/--monthfirst", help="whether 01.02.2024 is in February or January [refused]"),
+]
 
 
 def given(**options: Any) -> dict[str, Any]:

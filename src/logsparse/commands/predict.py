@@ -32,7 +32,6 @@ def predict(
     future: Future = None,
 ) -> None:
     """Forecast the next steps. They follow the end of DATA, or of the data that MODEL was fitted on."""
-    from logsparse.data.columns import ID, TIME
     from logsparse.data.grid import from_native
     from logsparse.registry import load
 
@@ -40,11 +39,12 @@ def predict(
     _check_separate(out, model, data, future)
     levels = None if quantiles is None else _levels(quantiles)
     forecaster = load(model, **given(samples=samples, method=method))
-    table, _ = from_native(forecaster.predict(data, quantiles=levels, future=future), ids=ID)
+    table, _ = from_native(forecaster.predict(data, quantiles=levels, future=future))
     write_table(table, out)
+    ids, times = table.to_series(0), table.to_series(1)
     rows = [
-        ("series", f"{table[ID].n_unique():,}"),
-        ("steps", f"{forecaster.horizon:,}, from {table[TIME].min()!s} to {table[TIME].max()!s}"),
+        ("series", f"{ids.n_unique():,}"),
+        ("steps", f"{forecaster.horizon:,}, from {times.min()!s} to {times.max()!s}"),
         ("columns", ", ".join(table.columns)),
     ]
     print_rows(rows)

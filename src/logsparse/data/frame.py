@@ -5,7 +5,7 @@ The way of a frame, each step in one file:
 1. columns: names and roles of the columns (`ColumnSpec`).
 2. files: a path -> a lazy polars table. grid: a pandas, polars or pyarrow frame -> a lazy polars table (`scan_native`).
 3. here: long or wide?
-4. times: text, dates and zones -> int64. grid: rows in order and their step (`place_on_grid`), values as float32.
+4. localtime, times: text, dates and zones -> int64. grid: rows in order, their step (`place_on_grid`), values.
 5. panel: the flat arrays.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Literal, TypeAlias, Unpack
 
 import numpy as np
 import polars as pl
@@ -36,6 +36,7 @@ from logsparse.data.files import (
 from logsparse.data.grid import (
     Library,
     Rows,
+    TimeKind,
     check_size,
     number_series,
     place_on_grid,
@@ -43,8 +44,9 @@ from logsparse.data.grid import (
     read_numbers,
     scan_native,
 )
-from logsparse.data.panel import Floats, Origin, Panel
-from logsparse.data.times import looks_like_times, on_clock
+from logsparse.data.localtime import looks_like, read_times
+from logsparse.data.panel import Floats, Origin, Panel, SeriesId
+from logsparse.data.times import NAIVE, on_clock
 from logsparse.errors import DataError
 
 if TYPE_CHECKING:
@@ -80,6 +82,13 @@ def to_panel(data: Data, **columns: Unpack[Columns]) -> Panel:
         Columns of numbers that are known in the future.
     static : list of str, optional
         Columns of one category per series (long tables only).
+    tz : str, optional
+        Zone whose clock counts days and hours, such as "Europe/Berlin": times without a zone are its local times, and
+        others are converted.
+    time_format : str, optional
+        How times are written in text, as for strftime: "%d.%m.%Y %H:%M".
+    dayfirst : bool, optional
+        True reads 01.02.2024 and 1/2/2024 as the first of February, False as the second of January.
 
     Returns
     -------
@@ -106,9 +115,15 @@ def to_panel(data: Data, **columns: Unpack[Columns]) -> Panel:
     Panel(2 series from a wide table, 4 values, d, 2024-01-01 to 2024-01-02)
     >>> ls.to_panel(long.rename({"y": "sales"}), target_col="sales").ids
     ('a', 'b')
+    >>> ls.to_panel(pl.DataFrame({"day": ["01.02.2024", "02.02.2024"], "a": [1.0, 2.0]}), dayfirst=True)
+    Panel(1 series from a wide table, 2 values, d, 2024-02-01 to 2024-02-02)
 
     """
-    spec = ColumnSpec.of(columns)
+    return read_as(data, ColumnSpec.of(columns))
+
+
+def read_as(data: Data, spec: ColumnSpec) -> Panel:
+    """Read a frame or file whose columns are described by `spec`; a Panel is returned unchanged."""
     if isinstance(data, Panel):
         return data
     table, library = scan_native(data, ids=spec.id_col, needed=spec.used)
@@ -153,7 +168,7 @@ def time_column(table: pl.LazyFrame, spec: ColumnSpec) -> str | None:
         return spec.time_col
     texts = [name for name, kind in schema.items() if kind == pl.String]
     first = collect(table.head(100), texts)
-    dated = [n for n, kind in schema.items() if kind.is_temporal() or (n in texts and looks_like_times(first[n]))]
+    dated = [n for n, kind in schema.items() if kind.is_temporal() or (n in texts and looks_like(first[n], spec))]
     return dated[0] if len(dated) == 1 else None
 
 
@@ -181,7 +196,8 @@ def _wide_time_column(table: pl.LazyFrame, spec: ColumnSpec) -> str | None:
 
 def _from_long(table: pl.DataFrame, spec: ColumnSpec, library: Library) -> Panel:
     ids, codes = number_series(table, spec.id_col)
-    rows, freq, origin = place_on_grid(ids, codes, table[spec.time_col], spec.freq)
+    stamps, written = read_times(table[spec.time_col], codes, spec)
+    rows, freq, times = place_on_grid(ids, codes, stamps, spec.freq)
     begins = rows.begins
     steps = freq.steps(rows.times[begins][rows.codes], rows.times)
     lengths = steps[np.append(begins[1:], rows.times.size) - 1] + 1
@@ -203,7 +219,7 @@ def _from_long(table: pl.DataFrame, spec: ColumnSpec, library: Library) -> Panel
         freq=freq,
         covariates={name: spread(name) for name in spec.covariates},
         static={name: read_category(table[name], rows) for name in spec.static},
-        origin=Origin(library, "long", *origin),
+        origin=_origin(library, "long", times, written, spec),
     )
     return _trim_leading_gaps(panel)
 
@@ -212,8 +228,9 @@ def _from_wide(table: pl.LazyFrame, spec: ColumnSpec, time_col: str, library: Li
     names = [name for name in schema_of(table) if name not in (time_col, *spec.covariates)]
     # Times are read together with the first columns: a separate read would double the cost.
     first = collect(table, [time_col, *names[:_COLUMNS_AT_ONCE]])
-    stamps = first.drop_in_place(time_col)
-    rows, freq, origin = place_on_grid((), np.zeros(len(stamps), np.int64), stamps, spec.freq)
+    codes = np.zeros(len(first), np.int64)
+    stamps, written = read_times(first.drop_in_place(time_col), codes, spec)
+    rows, freq, times = place_on_grid((), codes, stamps, spec.freq)
     cells = freq.steps(np.full_like(rows.times, rows.times[0]), rows.times)
     length = int(cells[-1]) + 1
     check_size(rows, freq, np.array([length]), len(names) + len(spec.covariates))
@@ -242,9 +259,18 @@ def _from_wide(table: pl.LazyFrame, spec: ColumnSpec, time_col: str, library: Li
         starts=np.full(len(names), rows.times[0]),
         freq=freq,
         covariates={name: np.tile(into, len(names)) for name, into in shared.items()},
-        origin=Origin(library, "wide", *origin),
+        origin=_origin(library, "wide", times, written, spec),
     )
     return _trim_leading_gaps(panel)
+
+
+def _origin(
+    library: Library, layout: Literal["long", "wide"], times: TimeKind, written: str | None, spec: ColumnSpec
+) -> Origin:
+    kind, zone = times
+    # Dates have no zone of their own.
+    zone = spec.tz if written == NAIVE else zone
+    return Origin(library, layout, kind, zone, written, spec.names if layout == "long" else None)
 
 
 def _columns(table: pl.LazyFrame, names: list[str]) -> Iterator[pl.Series]:
@@ -321,7 +347,7 @@ def join_future(panel: Panel, future: Data | None, horizon: int, **columns: Unpa
     wanted = [time_col, *names] if shared else [spec.id_col, time_col, *names]
     require(list(schema_of(lazy)), wanted)
     table = collect(lazy, wanted)
-    known = _within(panel, table, horizon, time_col, None if shared else spec.id_col)
+    known = _within(panel, table.rename({time_col: spec.time_col}), horizon, spec, shared=shared)
     indptr = np.concatenate([[0], np.cumsum(panel.lengths + horizon)])
     seen = np.concatenate([np.arange(b, b + n) for b, n in zip(indptr[:-1], panel.lengths, strict=True)])
     source = np.concatenate([np.arange(b, b + n) for b, n in zip(panel.indptr[:-1], panel.lengths, strict=True)])
@@ -340,15 +366,17 @@ def join_future(panel: Panel, future: Data | None, horizon: int, **columns: Unpa
     return longer
 
 
-def _within(panel: Panel, table: pl.DataFrame, horizon: int, time_col: str, id_col: str | None) -> _FutureRows:
+def _within(panel: Panel, table: pl.DataFrame, horizon: int, spec: ColumnSpec, *, shared: bool) -> _FutureRows:
     """Return the rows within the horizon, checked to be on the grid and unique; other rows are ignored."""
-    late = np.flatnonzero(on_clock(panel, table[time_col]) > panel.ends().min())
-    if id_col is None:
+    ids, codes = ((), np.zeros(len(table), np.int64)) if shared else number_series(table, spec.id_col)
+    stamps, _ = read_times(table[spec.time_col], codes, replace(spec, home=panel.origin.zone))
+    late = np.flatnonzero(on_clock(panel, stamps) > panel.ends().min())
+    if shared:
         series, row = np.repeat(np.arange(len(panel)), late.size), np.tile(late, len(panel))
     else:
-        numbers = _number(panel, table, id_col)[late]
+        numbers = _number(panel, ids)[codes][late]
         series, row = numbers[numbers >= 0], late[numbers >= 0]
-    times = on_clock(panel, table[time_col][row], series)
+    times = on_clock(panel, stamps[row], series)
     rows = Rows(panel.ids, row, series, times)
     ahead = panel.freq.steps(panel.starts[series], times) - panel.lengths[series]
     off = panel.freq.add(panel.starts[series], panel.lengths[series] + ahead) != times
@@ -369,9 +397,8 @@ def _within(panel: Panel, table: pl.DataFrame, horizon: int, time_col: str, id_c
     return _FutureRows(series[fits], ahead[fits], row[fits])
 
 
-def _number(panel: Panel, table: pl.DataFrame, id_col: str) -> Ints:
-    """Return the number of each row's series in the panel, -1 if the panel does not have it."""
-    ids, codes = number_series(table, id_col)
+def _number(panel: Panel, ids: tuple[SeriesId, ...]) -> Ints:
+    """Return the number of each series in the panel, -1 if the panel does not have it."""
     positions = dict(zip(panel.ids, range(len(panel)), strict=True))
     numbers = np.array([positions.get(name, -1) for name in ids], np.int64)
     if (numbers < 0).all():
@@ -380,7 +407,7 @@ def _number(panel: Panel, table: pl.DataFrame, id_col: str) -> Ints:
             got=f"ids such as {ids[0]!r} for series such as {panel.ids[0]!r}" if ids else "no rows",
             hint="use the ids of the data that were fitted.",
         )
-    return np.asarray(numbers[codes])
+    return numbers
 
 
 def _refuse_short(panel: Panel, horizon: int) -> None:

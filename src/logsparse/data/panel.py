@@ -30,6 +30,11 @@ class Origin:
     time_type: str = "datetime"
     """`integer`, `date` or `datetime`."""
     zone: str | None = None
+    """Zone whose clock counts days and hours."""
+    written: str | None = None
+    """How results write times: None in `zone`, `naive` as local times without a zone, or in another zone."""
+    names: tuple[str, str, str] | None = None
+    """Columns of ids, times and values in a long table, which results have again; None: the default names."""
 
 
 @dataclass(frozen=True)

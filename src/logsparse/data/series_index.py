@@ -1,22 +1,26 @@
 """Training panel -> SeriesIndex, which encodes later panels as the model knows them; Panel <-> JSON and arrays.
 
 `SeriesIndex` numbers the series that a model was trained on. `pack_panel` and `unpack_panel` save and load the history
-that a model keeps to forecast from; what is loaded is validated, since files may be damaged or edited.
+that a model keeps to forecast from; what is loaded is validated, since files may be damaged or edited. `read_like`
+reads new data for a fitted model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 
 from logsparse.data.calendar import FARTHEST, Freq, Ints
-from logsparse.data.columns import ColumnSpec
+from logsparse.data.columns import Columns, ColumnSpec
+from logsparse.data.frame import Data, read_as
+from logsparse.data.localtime import with_clock
 from logsparse.data.panel import Floats, Origin, Panel, SeriesId, Static
 from logsparse.data.scale import Doubles, mean_sizes
-from logsparse.data.times import to_wall
+from logsparse.data.times import NAIVE, to_wall
+from logsparse.errors import DataError, StepUnknownError
 from logsparse.storage import array, entries, ids, numbers, require, text, texts, wholes
 
 # S series of the panel, A series of the index
@@ -139,7 +143,7 @@ def pack_panel(panel: Panel, steps: int | None = None) -> tuple[dict[str, Any], 
         "lengths": kept_S.tolist(),
         "elapsed": elapsed_S.tolist(),
         "freq": str(panel.freq),
-        "origin": asdict(panel.origin),
+        "origin": {**asdict(panel.origin), "names": None if panel.origin.names is None else list(panel.origin.names)},
         "static": {
             name: {"codes": column.codes.tolist(), "categories": list(column.categories)}
             for name, column in panel.static.items()
@@ -195,13 +199,36 @@ def _static(name: str, column: Any, count: int) -> Static:
 
 
 def _origin(facts: Any) -> Origin:
-    origin = Origin(**entries("panel/origin", facts))
+    state = entries("panel/origin", facts)
+    names = state.get("names")  # models of version 0.1.0 have none
+    if names is not None:
+        names = texts("panel/origin/names", names)
+        require("panel/origin/names", "three names", names, holds=len(set(names)) == 3 == len(names))
+    origin = Origin(**{**state, "names": names})
     for name, kinds in _ORIGINS.items():
         require(f"panel/origin/{name}", f"one of {', '.join(kinds)}", facts, holds=getattr(origin, name) in kinds)
-    if origin.zone is not None:
-        # Raises for an unknown zone.
-        to_wall(np.zeros(1, np.int64), text("panel/origin/zone", origin.zone))
+    for name in ("zone", "written"):
+        if (zone := getattr(origin, name)) is not None and zone != NAIVE:
+            # Raises for an unknown zone.
+            to_wall(np.zeros(1, np.int64), text(f"panel/origin/{name}", zone))
     return origin
+
+
+def read_like(fitted: Panel, data: Data, **columns: Unpack[Columns]) -> Panel:
+    """Return new data as a panel with the step and on the clock of the panel that a model was fitted on, or raise."""
+    spec = replace(ColumnSpec.of(columns), home=fitted.origin.zone)
+    try:
+        panel = read_as(data, spec)
+    except StepUnknownError:
+        # A history of single values does not show its step; it can only be the fitted one.
+        panel = read_as(data, replace(spec, freq=str(fitted.freq)))
+    if panel.freq != fitted.freq:
+        raise DataError(
+            "New data must have the step that was fitted.",
+            got=f"steps of {panel.freq} after {fitted.freq}",
+            hint="resample it, or fit again; freq= at fit() holds for later histories too.",
+        )
+    return with_clock(panel, fitted.origin)
 
 
 def check_columns(spec: ColumnSpec, panel: Panel, *, history: bool) -> None:

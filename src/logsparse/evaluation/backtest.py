@@ -10,9 +10,10 @@ import polars as pl
 
 from logsparse.baselines.naive import check_season, last_season, seasonal_error
 from logsparse.data.calendar import Ints
-from logsparse.data.columns import CUTOFF, ID, NAIVE, SCALE, TARGET, TIME, Columns
+from logsparse.data.columns import CUTOFF, NAIVE, SCALE, Columns, result_names
 from logsparse.data.frame import Data, to_panel
 from logsparse.data.grid import to_native
+from logsparse.data.localtime import in_zone
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.times import When, clock_time, stamps
 from logsparse.errors import ConfigError, DataError, shown, whole
@@ -56,14 +57,16 @@ def backtest(
     season
         Steps of a season for the last two columns; from the frequency if left out.
     **columns
-        Which columns mean what: `id_col`, `time_col`, `target_col`, `freq`, `covariates`, `static`.
+        Which columns mean what, and how times are written, as for `to_panel`; those of a fitted forecaster need not be
+        repeated.
 
     Returns
     -------
     frame
         Of the library that the data came in, one row per series, cutoff and step: unique_id, ds, cutoff, y, mean,
         q0.1 ... q0.9, `seasonal_naive` (the last season before the cutoff, repeated) and `seasonal_error` (its mean
-        absolute error before the first cutoff, the unit of MASE).
+        absolute error before the first cutoff, the unit of MASE). Ids, times and values keep their names of a long
+        table; local times read with `tz` are written with their zone, so that each row has a time of its own.
 
     Raises
     ------
@@ -86,7 +89,7 @@ def backtest(
     levels = forecaster.check_quantiles(quantiles)
     if season is not None:
         season = check_season(season)
-    panel = to_panel(data, **columns)
+    panel = in_zone(_read(forecaster, data, columns, refit=refit))
     if until is not None:
         panel = panel.until(clock_time(panel, until))
     cutoffs_WS = _cutoffs(panel, horizon, count, apart)
@@ -117,6 +120,13 @@ def _check(forecaster: object) -> None:
             hint=f"write backtest({name if isinstance(forecaster, type) else 'SeasonalNaive'}(horizon=24), frame).",
         )
     forecaster.check()
+
+
+def _read(forecaster: Forecaster, data: Data, columns: Columns, *, refit: bool) -> Panel:
+    if not hasattr(forecaster, "panel_"):
+        return to_panel(data, **columns)
+    known: Columns = {**forecaster.columns_, **columns}
+    return to_panel(data, **known) if refit else forecaster._read(data, **columns)  # noqa: SLF001
 
 
 def _refitted(
@@ -166,6 +176,7 @@ def _beside_truth(table: pl.DataFrame, history: Panel, horizon: int, measures: p
     cells_SH = (history.indptr[:-1] + history.lengths)[:, None] + np.arange(horizon)
     cutoff = stamps(history, np.repeat(history.ends(), horizon))
     truth = pl.Series(history.values[cells_SH].ravel(), nan_to_null=True)
-    others = [name for name in table.columns if name not in (ID, TIME)]
-    joined = table.with_columns(cutoff.alias(CUTOFF), truth.alias(TARGET), *measures)
-    return joined.select(ID, TIME, CUTOFF, TARGET, *others, *measures.columns)
+    id_col, time_col, target_col = result_names(history.origin)
+    others = [name for name in table.columns if name not in (id_col, time_col)]
+    joined = table.with_columns(cutoff.alias(CUTOFF), truth.alias(target_col), *measures)
+    return joined.select(id_col, time_col, CUTOFF, target_col, *others, *measures.columns)

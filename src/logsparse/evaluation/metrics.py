@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from logsparse.data.columns import CUTOFF, ID, SCALE, TARGET, TIME, refuse_duplicates
 from logsparse.data.frame import Data
-from logsparse.data.grid import from_native, to_native
+from logsparse.data.grid import to_native
 from logsparse.errors import ConfigError, DataError, suggest
+from logsparse.evaluation.results import ResultColumns, read_results
 
 MEAN, STEP = "mean", "step"
 NEEDS = {None: (ID, TARGET), ID: (ID, TARGET), CUTOFF: (ID, CUTOFF, TARGET), STEP: (ID, TIME, CUTOFF, TARGET)}
@@ -21,7 +22,7 @@ SLICE = 250_000
 Levels = dict[str, float]  # column -> quantile level, in ascending order of level
 
 
-def score(results: Data, *, by: str | None = None) -> Any:
+def score(results: Data, *, by: str | None = None, **columns: Unpack[ResultColumns]) -> Any:
     """Score forecasts against the true values.
 
     Scores are pooled over all values of a row. Rows without y are not scored. A score is left out if its columns are
@@ -44,7 +45,10 @@ def score(results: Data, *, by: str | None = None) -> Any:
     results
         Frame or file as `backtest` returns it: unique_id, ds, cutoff, y, and mean or quantiles; others are ignored.
     by
-        None for one row, or "unique_id", "step" (1 ... horizon) or "cutoff" for one row each.
+        None for one row, or "unique_id" (or the name of the ids), "step" (1 ... horizon) or "cutoff" for one row each.
+    **columns
+        `id_col`, `time_col`, `target_col`: names of columns. A frame of `backtest` needs none: its first columns are
+        id, time, cutoff and target.
 
     Returns
     -------
@@ -64,14 +68,17 @@ def score(results: Data, *, by: str | None = None) -> Any:
     >>> ls.score(results).select("count", "R0.5", "mae").rows()
     [(2, 0.25, 0.5)]
     """
+    table, library, ids = read_results(results, **columns)
+    if by == ids:
+        by = ID
     if not isinstance(by, str | None) or by not in NEEDS:
         raise ConfigError(
-            "by must be None, 'unique_id', 'step' or 'cutoff'.",
+            f"by must be None, {ids!r}, 'step' or 'cutoff'.",
             got=repr(by),
-            hint=suggest(by, [name for name in NEEDS if name], "leave it out for one row over everything."),
+            hint=suggest(by, [ids, STEP, CUTOFF], "leave it out for one row over everything."),
         )
-    table, library = from_native(results, ids=ID)
-    return to_native(_score(table, by), library)
+    scores = _score(table, by)
+    return to_native(scores.rename({ID: ids}) if by == ID else scores, library)
 
 
 def crps_samples(samples: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:

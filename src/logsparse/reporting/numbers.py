@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from logsparse.data.columns import CUTOFF, ID, NAIVE, SCALE, TARGET, TIME
-from logsparse.data.grid import from_native
 from logsparse.data.times import from_text
 from logsparse.errors import DataError
 from logsparse.evaluation.metrics import MEAN, STEP, quantile_columns, score
+from logsparse.evaluation.results import ResultColumns, read_results
 
 # Scores of seasonal naive, which has no quantiles; in a table of scores their columns have this prefix.
 POINT_SCORES = ("nd", "mase", "mae", "rmse")
@@ -51,8 +51,8 @@ class Interval:
 class Results:
     """A validated result frame, and the numbers computed from it."""
 
-    def __init__(self, frame: Any) -> None:
-        table, _ = from_native(frame, ids=ID)
+    def __init__(self, frame: Any, **columns: Unpack[ResultColumns]) -> None:
+        table, *_ = read_results(frame, **columns)
         self.levels = quantile_columns(table.columns)
         _check_columns(table, {*self.levels})
         texts = [name for name in (TIME, CUTOFF) if table.schema[name] == pl.String]

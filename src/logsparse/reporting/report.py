@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import polars as pl
 
@@ -15,6 +15,7 @@ from logsparse.data.columns import CUTOFF, ID, TIME
 from logsparse.data.files import check_writable
 from logsparse.errors import ConfigError, DataError, a_path
 from logsparse.evaluation.metrics import STEP
+from logsparse.evaluation.results import ResultColumns
 from logsparse.forecast import Forecaster
 from logsparse.reporting.charts import NARROW, WIDE, calibration_chart, fan_chart, inline, losses_chart, steps_chart
 from logsparse.reporting.numbers import NAIVE_PREFIX, Interval, Level, Results, Shown, format_time, shown_series
@@ -345,7 +346,14 @@ def _table(results: Results, table: pl.DataFrame, key: str, title: str, *, left_
     return {"title": title, "heads": ["series" if key == ID else "cutoff", "values", *heads], "rows": rows}
 
 
-def report(results: Any, out: str | Path, *, model: Forecaster | None = None, title: str | None = None) -> Path:
+def report(
+    results: Any,
+    out: str | Path,
+    *,
+    model: Forecaster | None = None,
+    title: str | None = None,
+    **columns: Unpack[ResultColumns],
+) -> Path:
     """Write the results of a backtest as one HTML file.
 
     The page shows the scores beside those of seasonal naive, the error by step of the horizon, the calibration of the
@@ -363,6 +371,8 @@ def report(results: Any, out: str | Path, *, model: Forecaster | None = None, ti
         The forecaster that made the results. Adds its training losses, attention and settings to the page.
     title : str, optional
         Heading of the page; "Forecast report" if left out.
+    **columns
+        `id_col`, `time_col`, `target_col`: names of columns, as for `score`.
 
     Returns
     -------
@@ -397,7 +407,7 @@ def report(results: Any, out: str | Path, *, model: Forecaster | None = None, ti
             got=type(model).__name__,
             hint="pass the fitted model itself, or leave it out.",
         )
-    write_whole(path, _rendered(page(Results(results), model, title)).encode(), "The report")
+    write_whole(path, _rendered(page(Results(results, **columns), model, title)).encode(), "The report")
     return path
 
 
