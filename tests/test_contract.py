@@ -284,6 +284,7 @@ NUMPY: dict[str, Any] = {
     "samples": np.uint8(20),
     "context": np.int16(14),
     "minutes": np.float32(5),
+    "steps": np.uint8(3),
     "device": np.str_("cpu"),
     "verbose": np.False_,
     "season": np.uint8(7),
