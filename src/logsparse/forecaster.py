@@ -235,7 +235,7 @@ class LogSparse(Configured):
     def _fit(self, panel: Panel, plan: Plan | None = None, folder: Path | None = None) -> None:
         plan = self.plan(panel) if plan is None else plan
         config, known, features = plan.config, plan.known, plan.data.features
-        if self.config is not None and isinstance(plan.network, Transformer):
+        if (self.config is not None or self._changes()) and isinstance(plan.network, Transformer):
             warn_of_depth(config)
 
         def fresh(seed: int) -> Network:
