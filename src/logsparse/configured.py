@@ -30,6 +30,8 @@ class Configured(Forecaster):
     _further: ClassVar[Mapping[str, Any]] = {"device": "auto", "verbose": True}
     _optional = SETTINGS
     changeable = ("seed", "device", "minutes", "samples", "method", "verbose")
+    device: str
+    verbose: bool
     config_: Config
 
     def __init__(

@@ -151,7 +151,9 @@ class Training:
         if train.steps is not None:
             self.validate_every = min(self.validate_every, max(1, train.steps // _VALIDATIONS))
         self.history, self.step = self._planned(TrainingHistory()), 0
-        self.stopping = EarlyStopping((train.patience or train.epochs) * math.ceil(epoch / self.validate_every))
+        # Without patience, more validations than there can be.
+        per_epoch, never = math.ceil(epoch / self.validate_every), self.steps + 1
+        self.stopping = EarlyStopping(never if train.patience is None else train.patience * per_epoch)
         self.identity = identity(network, data, train, seed) if folder else {}
         if folder:
             self._resume(folder)
