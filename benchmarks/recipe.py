@@ -22,7 +22,8 @@ import polars as pl
 import torch
 
 import logsparse as ls
-from logsparse.commands.settings import Changes
+from logsparse.changes import apply
+from logsparse.commands.settings import read_settings
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
 from logsparse.data.times import clock_time, stamps
@@ -111,7 +112,7 @@ def main() -> None:
     task, span = TASKS[args.task], "test" if args.test else "validation"
     panel = panel_of(task, span)
     history = panel.cut(panel.lengths - task.horizon * task.windows)
-    config = Changes.read(args.changes).apply(recommend(history, task.horizon, args.context))
+    config = apply(recommend(history, task.horizon, args.context), read_settings(args.changes))
     if args.minutes is not None:
         config = replace(config, train=replace(config.train, minutes=args.minutes))
     model = ls.LogSparse(task.horizon, config=config, seed=args.seed, samples=args.samples)

@@ -174,14 +174,14 @@ def test_the_version_is_printed() -> None:
 def test_the_docs_of_the_command_name_every_command_option_and_setting() -> None:
     import typer.main
 
+    from logsparse.changes import dotted
     from logsparse.cli import app
-    from logsparse.commands.settings import settable
 
     text = (Path(__file__).parents[1] / "docs" / "cli.md").read_text()
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     options = {max(option.opts, key=len) for command in commands.values() for option in command.params}
     wanted = [f"`{name} " for name in commands if name != "demo"] + [f"`{name}`" for name in options if name[0] == "-"]
-    assert not [name for name in (*wanted, *(f"| `{name}` |" for name in settable())) if name not in text]
+    assert not [name for name in (*wanted, *(f"| `{name}` |" for name in dotted())) if name not in text]
 
 
 @pytest.mark.parametrize("words", [("check", ""), ("fit", "hours.csv", "--horizon", 6, "-o", ""), ("",)])

@@ -15,9 +15,9 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # Each file may import only what stands above it. CONTRIBUTING.md shows the same picture.
 ORDER = [
-    "errors", "process", "storage",
+    "errors", "process", "storage", "diagnostics",
     "attention.pattern", "attention.inputs", "attention.native",
-    "model.inverse_cdf", "model.likelihood", "config", "presets",
+    "model.inverse_cdf", "model.likelihood", "config", "changes", "presets",
     "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.localtime",
     "data.features", "data.files", "data.grid", "data.frame", "data.series_index", "data.windows", "defaults",
     "progress", "canvas", "pictures", "interactive", "plots",
@@ -27,7 +27,7 @@ ORDER = [
     "model.recurrent", "model.sample", "model.statespace", "model.transformer",
     "attention.maps",
     "train.distributed", "train.batches", "train.optim", "train.checkpoint", "train.loop", "folder", "params",
-    "forecast", "learned", "forecaster",
+    "forecast", "configured", "learned", "forecaster",
     "baselines.deepar", "baselines.deepstate", "baselines.estimate", "baselines.naive", "baselines.classical",
     "baselines.trmf", "registry",
     "evaluation.backtest", "evaluation.results", "evaluation.metrics",

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from logsparse.config import Config, ModelConfig, TrainConfig
     from logsparse.data.frame import to_panel
     from logsparse.data.panel import Panel
+    from logsparse.diagnostics import Diagnostics
     from logsparse.errors import ConfigError, DataError, LogsparseError, NotFittedError
     from logsparse.evaluation.backtest import backtest
     from logsparse.evaluation.metrics import crps_samples, score
-    from logsparse.forecast import Diagnostics, Forecast, Forecaster
+    from logsparse.forecast import Forecast, Forecaster
     from logsparse.forecaster import LogSparse
     from logsparse.registry import load
     from logsparse.reporting.report import report
@@ -51,7 +52,7 @@ _HOMES = {
     "DataError": "errors",
     "LogsparseError": "errors",
     "NotFittedError": "errors",
-    "Diagnostics": "forecast",
+    "Diagnostics": "diagnostics",
     "Forecast": "forecast",
     "Forecaster": "forecast",
     "LogSparse": "forecaster",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,10 @@ _FARTHEST_LAG = 40_000
 _NEARER = 0.97
 _ONCE_A_YEAR = ("month", "day_of_year")
 _YEAR = 365 * DAY
+
+# What x86 and ARM call their instructions for products in bfloat16, in the file where Linux lists them.
+_BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
+_PROCESSOR = Path("/proc/cpuinfo")
 
 log = logging.getLogger("logsparse")
 
@@ -135,6 +140,25 @@ def warn_of_depth(config: Config) -> None:
             "1 layer" if model.layers == 1 else f"{model.layers} layers",
             ", ".join(map(repr, model.patterns)),
             "no number of layers would" if needed is None else f"it would take {needed} (model.layers)",
+        )
+
+
+def warn_of_precision(precision: str, device: str) -> None:
+    """Log a warning if products in bfloat16 are asked of a processor without instructions for them.
+
+    Only Linux lists the instructions of a processor in a file; elsewhere there is no warning.
+    """
+    if precision != "bfloat16" or device != "cpu":
+        return
+    try:
+        lines = _PROCESSOR.read_text().splitlines()
+    except OSError:
+        return
+    listed = [line.partition(":")[2].split() for line in lines if line.lower().startswith(("flags", "features"))]
+    if listed and not _BFLOAT16 & set(listed[0]):
+        log.warning(
+            "This processor has no instructions for bfloat16 (avx512_bf16, amx_bf16): train.precision=bfloat16 is "
+            "slower here than float32, the default."
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
@@ -13,20 +13,19 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logsparse.data.columns import Columns, ColumnSpec, result_names, validate_columns
-from logsparse.data.frame import Data, join_future, to_panel
+from logsparse.data.columns import Columns, ColumnSpec, result_names
+from logsparse.data.frame import Data, join_future, read_panel
 from logsparse.data.grid import to_native
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.series_index import check_columns, pack_panel, read_like, unpack_panel
-from logsparse.data.times import When, clock_time, stamps
+from logsparse.data.times import When, stamps
+from logsparse.diagnostics import Diagnostics
 from logsparse.errors import ConfigError, DataError, NotFittedError, a_path, shown, suggest, whole
-from logsparse.params import LEVELS, Levels, Parameters, check_levels
+from logsparse.params import LEVELS, Levels, Parameters, check_levels, steps_asked
 from logsparse.plots import plot
 from logsparse.process import refuse_forked
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from logsparse.folder import ModelFolder
 
 _LONGEST_HORIZON = 100_000
@@ -107,6 +106,11 @@ class Forecast:
         check_levels([level])
         return np.quantile(self.samples, level, axis=1).astype(np.float32)
 
+    def first(self, steps: int) -> Forecast:
+        """Return the forecast of the first steps only."""
+        paths = None if self.samples is None else self.samples[:, :, :steps]
+        return replace(self, mean=self.mean[:, :steps], quantiles=self.quantiles[:, :, :steps], samples=paths)
+
     def table(self) -> pl.DataFrame:
         """Return a polars frame, one row per series and step: id, time, mean, one column per quantile.
 
@@ -129,27 +133,6 @@ class Forecast:
         return to_native(self.table(), self.panel.origin.library)
 
     plot = plot
-
-
-@dataclass(frozen=True)
-class Diagnostics:
-    """Evidence for a report, as `Forecaster.diagnostics` returns it.
-
-    Parameters
-    ----------
-    settings, losses, attention
-        Settings by name; one row per validation (step, seconds, nll, validation_nll); a figure, or None.
-
-    Examples
-    --------
-    >>> import logsparse as ls
-    >>> ls.SeasonalNaive(horizon=24).diagnostics().settings
-    {'horizon': 24, 'season': None}
-    """
-
-    settings: dict[str, Any]
-    losses: list[dict[str, float]] = field(default_factory=list)
-    attention: Figure | None = None
 
 
 class Forecaster(Parameters, ABC):
@@ -266,7 +249,12 @@ class Forecaster(Parameters, ABC):
         return self
 
     def forecast(
-        self, data: Data | None = None, *, quantiles: Levels | None = None, future: Data | None = None
+        self,
+        data: Data | None = None,
+        *,
+        horizon: int | None = None,
+        quantiles: Levels | None = None,
+        future: Data | None = None,
     ) -> Forecast:
         """Forecast the `horizon` steps after the end of each series.
 
@@ -274,6 +262,8 @@ class Forecaster(Parameters, ABC):
         ----------
         data
             History to forecast from, with the columns of `fit`; the fitted data if left out.
+        horizon
+            Number of steps to return, at most that of the model, which it is if left out; the numbers are the same.
         quantiles
             Levels between 0 and 1; 0.1, 0.2, ... 0.9 if left out.
         future
@@ -290,9 +280,18 @@ class Forecaster(Parameters, ABC):
             Before `fit`, or if a level, a parameter or the data break a rule.
         """
         levels = self.check_quantiles(quantiles)
-        return self._forecast(self.history(data, future), levels)
+        self.check()
+        steps = steps_asked(horizon, self.horizon)
+        return self._forecast(self.history(data, future, steps), levels).first(steps)
 
-    def predict(self, data: Data | None = None, *, quantiles: Levels | None = None, future: Data | None = None) -> Any:
+    def predict(
+        self,
+        data: Data | None = None,
+        *,
+        horizon: int | None = None,
+        quantiles: Levels | None = None,
+        future: Data | None = None,
+    ) -> Any:
         """Forecast as `forecast` does, and return a frame without samples.
 
         Parameters and errors are those of `forecast`.
@@ -304,8 +303,10 @@ class Forecaster(Parameters, ABC):
             row per series and step.
         """
         levels = self.check_quantiles(quantiles)
-        (summary,) = self.summaries([self.history(data, future)], levels)
-        return summary.frame()
+        self.check()
+        steps = steps_asked(horizon, self.horizon)
+        (summary,) = self.summaries([self.history(data, future, steps)], levels)
+        return summary.first(steps).frame()
 
     def summaries(self, histories: Sequence[Panel], levels: tuple[float, ...]) -> Iterator[Forecast]:
         """Forecast each history; a subclass may leave out samples, or forecast all histories at once."""
@@ -387,8 +388,11 @@ class Forecaster(Parameters, ABC):
         """Return the parameters of the constructor that `settings` was made from."""
         return dict(written)
 
-    def history(self, data: Data | None = None, future: Data | None = None) -> Panel:
-        """Return the panel to forecast from: the fitted one, or `data`, with the future values of its covariates."""
+    def history(self, data: Data | None = None, future: Data | None = None, steps: int | None = None) -> Panel:
+        """Return the panel to forecast from: the fitted one, or `data`, with the future values of its covariates.
+
+        They must be known for the first `steps`, the whole horizon if left out; no earlier step depends on the others.
+        """
         panel = self._read(data)
         if data is None and np.isnan(panel.values).all():
             raise DataError(
@@ -403,16 +407,9 @@ class Forecaster(Parameters, ABC):
                 hint="fit(frame, covariates=[...]) first, or leave future= out.",
             )
         if panel.covariates:
-            panel = join_future(panel, future, self.horizon, **self.columns_)
+            panel = join_future(panel, future, steps or self.horizon, **self.columns_).reaching(self.horizon)
         return panel
 
     def diagnostics(self) -> Diagnostics:
         """Return the settings; a forecaster that is trained adds its losses and a picture of its attention."""
         return Diagnostics(self.settings())
-
-
-def read_panel(data: Data, until: When | None, columns: Columns) -> tuple[Panel, Columns]:
-    """Return the data up to `until` as a panel, and the columns that were named, checked."""
-    given = validate_columns(columns)
-    panel = to_panel(data, **given)
-    return (panel if until is None else panel.until(clock_time(panel, until))), given

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from logsparse.attention.maps import Attention, attention_of
-from logsparse.config import Config, Method
+from logsparse.changes import apply, check_setting
+from logsparse.config import Config
+from logsparse.configured import Configured
 from logsparse.data.calendar import Freq
 from logsparse.data.columns import Columns
 from logsparse.data.features import Features
-from logsparse.data.frame import Data
+from logsparse.data.frame import Data, read_panel
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.sampler import Pairs
 from logsparse.data.series_index import SeriesIndex, read_like
 from logsparse.data.times import When, clock_time
 from logsparse.data.windows import Windows
-from logsparse.defaults import a_config, check_agrees, recommend, seen_values, warn_of_depth
-from logsparse.errors import ConfigError, NotFittedError, a_path, above_zero, truth, whole
-from logsparse.forecast import Diagnostics, Forecast, Forecaster, read_panel
+from logsparse.defaults import recommend, seen_values, warn_of_depth, warn_of_precision
+from logsparse.diagnostics import Diagnostics
+from logsparse.errors import ConfigError, a_path
+from logsparse.forecast import Forecast
 from logsparse.learned import Learned, Plan, check_horizon, encode
 from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
@@ -37,19 +41,15 @@ from logsparse.train.checkpoint import lock_seeds, seed_folder
 from logsparse.train.distributed import device_named, join
 from logsparse.train.loop import Training, TrainingHistory, best_of
 
-if TYPE_CHECKING:
-    from logsparse.folder import ModelFolder
-
 # W windows, S series, H steps of the horizon, Q quantile levels, N sample paths
 
 # Fine-tuning starts from good weights: its learning rate is a tenth of the first one.
 _GENTLER = 0.1
-# Largest seed: torch's generators take 64 bits, and several seeds may follow one another.
-_SEEDS = 2**62
-_MOST_PATHS = _LONGEST_CONTEXT = 100_000
+
+log = logging.getLogger("logsparse")
 
 
-class LogSparse(Forecaster):
+class LogSparse(Configured):
     """Forecast many related series with the LogSparse Transformer of Li et al. (NeurIPS 2019).
 
     One network is trained on all series. Without `config`, settings follow from the data: see `config_` after `fit`.
@@ -62,80 +62,51 @@ class LogSparse(Forecaster):
     context
         Number of past steps the network sees; from the frequency and the lengths of the series if left out.
     config
-        All settings of network and training: a `Config`, such as those of `logsparse.presets`.
-    seed
-        Seed of initial weights, training windows and sample paths.
-    device
-        "auto" (a GPU if there is one), "cpu" or "cuda".
+        All settings of network and training: a `Config`, such as those of `logsparse.presets`; those that follow from
+        the data if left out.
+    steps
+        Number of training steps, with which the schedule of the learning rate ends; those of the config if left out.
     minutes
         Time limit for the training of one seed; none if left out.
+    seed
+        Seed of initial weights, training windows and sample paths.
     samples
         Number of sample paths that `forecast` draws and keeps; if left out, as many as the quantiles need, not kept.
-    verbose
-        Whether to show progress.
+    **settings
+        `device`: "auto" (a GPU if there is one), "cpu" or "cuda". `verbose`: whether to show progress. Any field of
+        `ModelConfig` and `TrainConfig`, `method` and `features`, such as `layers=2, dropout=0.1`: they replace those
+        of the config, or those that follow from the data.
 
     Attributes
     ----------
     config_, history_, network_, features_, series_index_, panel_
         After `fit`: all settings, losses by step, the torch module, its calendar features, known series, the data.
+        `history_.warning` is a sentence if the training was too short, else None.
 
     Raises
     ------
     ConfigError
-        At `fit`, not here, if a parameter has a wrong value.
+        If one of `settings` is unknown or has a wrong value; at `fit`, not here, for the other parameters and for
+        settings that contradict each other.
 
     Examples
     --------
-    A few steps of training, to be quick; leave `config` out for a useful model:
+    Two steps of training, to be quick; leave `steps` out for a useful model:
 
     >>> import polars as pl
     >>> import logsparse as ls
     >>> frame = pl.DataFrame({"unique_id": "a", "ds": range(70), "y": [float(t % 7) for t in range(70)]})
-    >>> config = ls.Config(context=14, horizon=3, train=ls.TrainConfig(batch=4, epochs=1, steps_per_epoch=2))
-    >>> model = ls.LogSparse(horizon=3, config=config, verbose=False).fit(frame)
+    >>> model = ls.LogSparse(horizon=3, context=14, steps=2, layers=2, batch=4, verbose=False).fit(frame)
+    >>> model.config_.model.layers
+    2
     >>> model.predict(quantiles=[0.1, 0.9]).columns
     ['unique_id', 'ds', 'mean', 'q0.1', 'q0.9']
     """
 
-    changeable = ("seed", "device", "minutes", "samples", "method", "verbose")
-    config_: Config
     series_index_: SeriesIndex
     features_: Features
     network_: Network
     history_: TrainingHistory
-
-    def __init__(
-        self,
-        horizon: int,
-        *,
-        context: int | None = None,
-        config: Config | None = None,
-        seed: int = 0,
-        device: str = "auto",
-        minutes: float | None = None,
-        samples: int | None = None,
-        verbose: bool = True,
-    ) -> None:
-        super().__init__(horizon)
-        self.context, self.config, self.seed = context, config, seed
-        self.device, self.minutes, self.samples, self.verbose = device, minutes, samples, verbose
-
-    def check(self) -> None:
-        super().check()
-        if self.samples is not None:
-            hint = "leave it out for as many as accurate quantiles need."
-            self.samples = whole("samples", self.samples, most=_MOST_PATHS, hint=hint)
-        self.seed = whole("seed", self.seed, least=0, most=_SEEDS, hint="any small whole number will do.")
-        if self.context is not None:
-            hint = "count the steps of history the model sees."
-            self.context = whole("context", self.context, most=_LONGEST_CONTEXT, hint=hint)
-        if self.minutes is not None:
-            self.minutes = above_zero("minutes", self.minutes, hint="leave it out for no limit.")
-        self.verbose = truth("verbose", self.verbose)
-        device = device_named(self.device)
-        self.device = "auto" if self.device == "auto" else str(device)
-        if self.config is not None:
-            check_agrees(self.config, horizon=self.horizon, context=self.context)
 
     def fit(
         self,
@@ -200,13 +171,20 @@ class LogSparse(Forecaster):
         self.check()
         panel, given = read_panel(data, until, columns)
         other = None if validation is None else read_like(panel, validation, **given)
-        config = self.config or self._default_config(panel)
-        if self.minutes is not None:
-            config = replace(config, train=replace(config.train, minutes=self.minutes))
+        config = self._configured(self.config or self._default_config(panel))
         build = partial(self._network, freq=panel.freq)
         return Plan.of(panel, other, given, config, build, made_by=self.clone(), seed=self.seed)
 
-    def fine_tune(self, data: Data, *, until: When | None = None, folder: str | Path | None = None) -> Self:
+    def fine_tune(
+        self,
+        data: Data,
+        *,
+        until: When | None = None,
+        folder: str | Path | None = None,
+        steps: int | None = None,
+        minutes: float | None = None,
+        lr: float | None = None,
+    ) -> Self:
         """Continue training on new data, which may have new series.
 
         Parameters
@@ -217,6 +195,12 @@ class LogSparse(Forecaster):
             Time of the last step to use; each series' end if left out.
         folder
             Where to write checkpoints; an interrupted training resumes there.
+        steps
+            Number of training steps; as many as for `fit` if left out.
+        minutes
+            Time limit; that of `fit` if left out.
+        lr
+            Highest learning rate; a tenth of that of `fit` if left out.
 
         Returns
         -------
@@ -230,6 +214,8 @@ class LogSparse(Forecaster):
         """
         self.check()
         run = None if folder is None else _run_folder(folder)
+        limits = {"steps": steps, "minutes": self.minutes if minutes is None else minutes, "lr": lr}
+        given = {name: check_setting(name, value) for name, value in limits.items() if value is not None}
         panel = self._read(data)
         if until is not None:
             panel = panel.until(clock_time(panel, until))
@@ -237,17 +223,20 @@ class LogSparse(Forecaster):
         encoded = encode(known, panel)
         network = self._network(self.config_, len(self.features_), known, panel.freq)
         network.copy_weights(self.network_)
-        train = replace(self.config_.train, lr=_GENTLER * self.config_.train.lr, seeds=1, minutes=self.minutes)
-        gentle = replace(self.config_, train=train)
+        usual = self.config_.train
+        gentle = apply(self.config_, {"lr": _GENTLER * usual.lr, "seeds": 1, "minutes": None, **given})
         network.check(torch.from_numpy(seen_values(panel)))
-        self._train(TrainingSet.of(encoded, gentle, self.features_), gentle, lambda _seed: network, run)
+        # Steps that an earlier training lacked are still to be taken: a few more do not make up for them.
+        before = self.history_
+        lacking = (before.planned or 0) - before.steps if before.warning else 0
+        self._train(TrainingSet.of(encoded, gentle, self.features_), gentle, lambda _seed: network, run, lacking)
         self.series_index_, self.panel_ = known, panel
         return self
 
     def _fit(self, panel: Panel, plan: Plan | None = None, folder: Path | None = None) -> None:
         plan = self.plan(panel) if plan is None else plan
         config, known, features = plan.config, plan.known, plan.data.features
-        if self.config is not None and isinstance(plan.network, Transformer):
+        if (self.config is not None or self._changes()) and isinstance(plan.network, Transformer):
             warn_of_depth(config)
 
         def fresh(seed: int) -> Network:
@@ -269,9 +258,15 @@ class LogSparse(Forecaster):
         return Transformer(config.model, length=config.length, features=features, series=len(known.ids), static=static)
 
     def _train(
-        self, data: TrainingSet, config: Config, make: Callable[[int], Network], folder: Path | None = None
+        self,
+        data: TrainingSet,
+        config: Config,
+        make: Callable[[int], Network],
+        folder: Path | None = None,
+        lacking: int = 0,
     ) -> None:
         seeds = range(self.seed, self.seed + config.train.seeds)
+        warn_of_precision(config.train.precision, device_named(self.device).type)
         # All ranks write as one: the first holds the lock.
         with join(device_named(self.device)) as ranks, lock_seeds(folder if ranks.leads else None, seeds):
 
@@ -280,16 +275,19 @@ class LogSparse(Forecaster):
                 return Training(network, data, config.train, seed=seed, folder=place, ranks=ranks, verbose=self.verbose)
 
             best = best_of(run, seeds)
-        self.network_, self.history_ = best.network, best.history
+        self.network_, self.history_ = best.network, replace(best.history, planned=max(best.steps, lacking))
+        if self.history_.warning and ranks.leads:
+            log.warning(self.history_.warning)
         self.network_.fill_unknown()
 
     def _learned(self) -> list[str]:
         if not hasattr(self, "panel_"):
             return []
         history, count = self.history_, sum(weight.numel() for weight in self.network_.parameters())
-        steps = f"{int(history.rows[-1]['step']) if history.rows else 0:_} steps trained"
+        steps = f"{history.steps:_} of {history.planned:_}" if history.warning else f"{history.steps:_}"
         loss = [] if history.best is None else [f"validation loss {history.best:.4f}"]
-        return [*super()._learned(), f"{count:_} parameters", steps, *loss]
+        course = ["which was still falling"] if history.warning and history.falling else []
+        return [*super()._learned(), f"{count:_} parameters", f"{steps} steps trained", *loss, *course]
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return Learned(self.config_, self.series_index_, self.features_, self.history_, self.network_).pack()
@@ -305,24 +303,13 @@ class LogSparse(Forecaster):
         known = dict(zip(self.series_index_.ids, self.series_index_.end_A.tolist(), strict=True))
         return {name: max(end, known.get(name, end)) for name, end in {**known, **last}.items()}
 
-    def _read(self, data: Data | None) -> Panel:
-        panel = super()._read(data)
+    def _read(self, data: Data | None, **columns: Unpack[Columns]) -> Panel:
+        panel = super()._read(data, **columns)
         check_horizon(self.horizon, self.config_)
         return panel
 
     def _remembered(self) -> int:
         return self.config_.context + looks_back(self.config_)
-
-    def settings(self) -> dict[str, Any]:
-        """Return the parameters as plain JSON."""
-        config = None if self.config is None else json.loads(json.dumps(a_config(self.config).to_dict()))
-        return {**super().settings(), "config": config}
-
-    @classmethod
-    def read_settings(cls, written: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters of the constructor that `settings` was made from."""
-        config = written["config"]
-        return {**written, "config": None if config is None else Config.from_dict(config)}
 
     def attention(
         self,
@@ -369,36 +356,6 @@ class LogSparse(Forecaster):
         seen = not np.isnan(self.panel_.values).all() and not self.panel_.covariates
         picture = self.attention().plot() if seen and isinstance(self.network_, Transformer) else None
         return Diagnostics({**self.settings(), "config": config}, self.history_.rows, picture)
-
-    # Not `-> Method`: jedi completes nothing on an object with a property whose type is a Literal.
-    @property
-    def method(self) -> str:
-        """Way of forecasting, from `config_`; may be set to another one that the same training serves."""
-        if not hasattr(self, "config_"):
-            raise NotFittedError(self)
-        return self.config_.method
-
-    @method.setter
-    def method(self, method: Method) -> None:
-        if not hasattr(self, "config_"):
-            raise NotFittedError(self)
-        changed = replace(self.config_, method=method)
-        trained = "two-way and direct" if self.config_.masks_future_lags else "ancestral and mean-path"
-        if changed.masks_future_lags != self.config_.masks_future_lags:
-            raise ConfigError(
-                "A network forecasts as it was trained to: by two-way or direct, or by ancestral or mean-path.",
-                got=f"{method} of a network trained for {trained}",
-                hint=f"fit it with method={method!r} in its config.",
-            )
-        self.config_ = changed
-
-    @classmethod
-    def restored(cls, written: ModelFolder, *, method: Method | None = None, **changed: Any) -> Self:
-        """Return the forecaster that was saved, with some of its `changeable` parameters, or its method, changed."""
-        self = super().restored(written, **changed)
-        if method is not None:
-            self.method = method
-        return self
 
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
         if self.samples is not None and self.config_.method == "direct":

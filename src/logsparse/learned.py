@@ -89,8 +89,7 @@ class Plan:
     @property
     def steps(self) -> int:
         """Number of training steps, if nothing stops the training before."""
-        draws = Draws(self.data, self.config.train, seed=self.seed, ranks=Ranks())
-        return self.config.train.epochs * draws.steps_per_epoch
+        return Draws(self.data, self.config.train, seed=self.seed, ranks=Ranks()).steps
 
     def __repr__(self) -> str:
         return f"Plan({self.made_by!r}, {self.panel!r}, {self.parameters:_} parameters)"

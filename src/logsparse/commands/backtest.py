@@ -25,6 +25,7 @@ from logsparse.commands.options import (
     given,
     print_scores,
     say,
+    say_of_training,
     write_table,
 )
 from logsparse.registry import NAMES
@@ -103,6 +104,7 @@ def _load(path: Path, horizon: int | None, preset: str | None, method: str | Non
             hint="leave it out, or test `logsparse` or `deepar`.",
         )
     forecaster = load(path, **given(method=method))
+    say_of_training(forecaster, path)
     if horizon not in (None, forecaster.horizon):
         raise ConfigError(
             "--horizon must be the one that the model was fitted for.",

@@ -87,6 +87,13 @@ def _cell(value: Any) -> str:
     return number(value) if value is None or isinstance(value, float) else str(value)
 
 
+def say_of_training(model: object, path: Path) -> None:
+    """Print that the training of a saved model was too short, if it was."""
+    history = getattr(model, "history_", None)
+    if history is not None and history.warning:
+        say(f"{path}: {history.warning}")
+
+
 _FILE = "parquet, csv or feather file, or folder of parquet files"
 
 Data = Annotated[Path, typer.Argument(metavar="DATA", help=_FILE)]
@@ -98,6 +105,7 @@ Until = Annotated[str | None, typer.Option(help="time of the last step to train 
 Preset = Annotated[
     str | None, typer.Option(help="settings of the paper: a data set, such as electricity-f, or `paper` for any other")
 ]
+Steps = Annotated[int | None, typer.Option(help="number of training steps [those of the settings]")]
 Minutes = Annotated[float | None, typer.Option(help="time limit of the training in minutes [no limit]")]
 MethodName = Annotated[
     str | None,

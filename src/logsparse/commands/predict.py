@@ -16,6 +16,7 @@ from logsparse.commands.options import (
     given,
     listed,
     print_rows,
+    say_of_training,
     write_table,
 )
 
@@ -24,6 +25,7 @@ def predict(
     model: Model,
     data: History = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="file to write the forecast to")] = Path("forecast.parquet"),
+    horizon: Annotated[int | None, typer.Option(help="number of steps, at most that of MODEL [that of MODEL]")] = None,
     quantiles: Annotated[str | None, typer.Option(help="levels such as 0.1,0.5,0.9 [0.1 to 0.9]")] = None,
     samples: Annotated[
         int | None, typer.Option(help="sample paths to draw per series [the model's setting, or as many as needed]")
@@ -39,12 +41,13 @@ def predict(
     _check_separate(out, model, data, future)
     levels = None if quantiles is None else _levels(quantiles)
     forecaster = load(model, **given(samples=samples, method=method))
-    table, _ = from_native(forecaster.predict(data, quantiles=levels, future=future))
+    say_of_training(forecaster, model)
+    table, _ = from_native(forecaster.predict(data, horizon=horizon, quantiles=levels, future=future))
     write_table(table, out)
     ids, times = table.to_series(0), table.to_series(1)
     rows = [
         ("series", f"{ids.n_unique():,}"),
-        ("steps", f"{forecaster.horizon:,}, from {times.min()!s} to {times.max()!s}"),
+        ("steps", f"{horizon or forecaster.horizon:,}, from {times.min()!s} to {times.max()!s}"),
         ("columns", ", ".join(table.columns)),
     ]
     print_rows(rows)

@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 
 from logsparse.data.calendar import Ints
-from logsparse.data.columns import Columns, ColumnSpec, refuse_duplicates, require
+from logsparse.data.columns import Columns, ColumnSpec, refuse_duplicates, require, validate_columns
 from logsparse.data.files import (
     BYTES_PER_CELL,
     BYTES_PER_CELL_READ,
@@ -46,7 +46,7 @@ from logsparse.data.grid import (
 )
 from logsparse.data.localtime import looks_like, read_times
 from logsparse.data.panel import Floats, Origin, Panel, SeriesId
-from logsparse.data.times import NAIVE, on_clock
+from logsparse.data.times import NAIVE, When, clock_time, on_clock
 from logsparse.errors import DataError
 
 if TYPE_CHECKING:
@@ -324,6 +324,13 @@ class _FutureRows:
     series: Ints
     ahead: Ints
     row: Ints
+
+
+def read_panel(data: Data, until: When | None, columns: Columns) -> tuple[Panel, Columns]:
+    """Return the data up to `until` as a panel, and the columns that were named, checked."""
+    given = validate_columns(columns)
+    panel = to_panel(data, **given)
+    return (panel if until is None else panel.until(clock_time(panel, until))), given
 
 
 def join_future(panel: Panel, future: Data | None, horizon: int, **columns: Unpack[Columns]) -> Panel:

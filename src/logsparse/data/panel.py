@@ -179,6 +179,19 @@ class Panel:
             hint="choose a later cutoff, fewer windows, or leave that series out.",
         )
 
+    def reaching(self, steps: int) -> Panel:
+        """Return the panel with at least `steps` steps stored after each series; covariates keep their last value."""
+        stored, reach = self.stored, np.maximum(self.stored, self.lengths + steps)
+        if (reach == stored).all():
+            return self
+        indptr = np.concatenate([[0], np.cumsum(reach)])
+        series = np.repeat(np.arange(len(self)), reach)
+        place = np.arange(indptr[-1]) - indptr[series]
+        source = self.indptr[series] + np.minimum(place, stored[series] - 1)
+        values = np.where(place < stored[series], self.values[source], np.float32(np.nan))
+        covariates = {name: flat[source] for name, flat in self.covariates.items()}
+        return replace(self, values=values, indptr=indptr, covariates=covariates)
+
     def to_last_value(self) -> Panel:
         """Return the panel without the missing steps after the last value of each series."""
         observed = [np.flatnonzero(~np.isnan(self[series])) for series in range(len(self))]

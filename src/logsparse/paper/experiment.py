@@ -143,7 +143,7 @@ def _refuse(path: Path, reason: str) -> DataError:
 # Sample paths of every scored forecast; part of the identity of a run.
 SAMPLES = 100
 # Seed and budget identify a run in addition to its config; the others change no score.
-_NO_SETTINGS = ("seed", "minutes", "device", "processes", "verbose")
+_NO_SETTINGS = ("seed", "steps", "minutes", "device", "processes", "verbose")
 # Half of a sha256 is enough to tell panels apart, and short enough to compare by eye.
 _DIGITS = 32
 

@@ -100,6 +100,11 @@ class Draws:
         """Complete batches in the set, or the configured number of fresh draws."""
         return self.train.steps_per_epoch if self._set is None else max(1, len(self._set) // self.train.batch)
 
+    @property
+    def steps(self) -> int:
+        """Number of steps of the whole training."""
+        return self.train.epochs * self.steps_per_epoch if self.train.steps is None else self.train.steps
+
     def __call__(self, step: int) -> Batch:
         """Return the share of this rank of the batch of this step."""
         return self.data.gather(self.data.windows, self._pairs(step), self.ranks)
