@@ -85,6 +85,15 @@ def test_actual_values_may_be_few_in_any_frame_or_file(forecast: Forecast, long:
         )
 
 
+def test_files_that_hold_ids_of_another_type_are_understood(long: pl.DataFrame, tmp_path: Path) -> None:
+    numbered = long.with_columns(unique_id=pl.col("unique_id").replace_strict(dict(zip("abcd", range(4), strict=True))))
+    model = ls.SeasonalNaive(horizon=24).fit(numbered, until=CUTOFF)
+    numbered.write_csv(tmp_path / "actuals.csv")
+    ls.backtest(model.clone(), numbered, windows=2, until=CUTOFF).write_csv(tmp_path / "past.csv")
+    (axes,) = model.forecast().plot(3, actuals=tmp_path / "actuals.csv", past=tmp_path / "past.csv").axes
+    assert {"actual", "past forecast"} <= {one.get_label() for one in axes.get_lines()}
+
+
 def test_a_series_without_actual_values_is_drawn_without_them(forecast: Forecast, long: pl.DataFrame) -> None:
     figure = forecast.plot(["a", "b"], actuals=long.filter(pl.col("unique_id") == "b"))
     labels = [[one.get_label() for one in axes.get_lines()] for axes in figure.axes]
@@ -171,10 +180,18 @@ def test_frames_that_have_nothing_to_draw_are_refused(forecast: Forecast, long: 
     with pytest.raises(ls.DataError, match=r"must have times like those forecast. Got times in UTC after a history in"):
         forecast.plot(actuals=long.with_columns(pl.col("ds").dt.replace_time_zone("UTC")))
     past = ls.backtest(ls.SeasonalNaive(horizon=24), long, windows=1, until=CUTOFF)
-    with pytest.raises(ls.DataError, match=r"past must have forecasts of a series drawn. Got none for 'a'. Hint: pass"):
+    with pytest.raises(ls.DataError, match=r"forecasts of a series drawn, before the end of .* Got none for 'a'. Hint"):
         forecast.plot(past=past.filter(pl.col("unique_id") == "b"))
+    with pytest.raises(
+        ls.DataError, match=r"before the end of its history. Got none for 'a'. Hint: pass what backtest"
+    ):
+        forecast.plot(past=ls.backtest(ls.SeasonalNaive(horizon=24), long, windows=1))
     with pytest.raises(ls.DataError, match=r"A frame must have the columns unique_id, ds, cutoff"):
         forecast.plot(past=past.drop("cutoff"))
+    with pytest.raises(
+        ls.DataError, match=r"must have a mean or quantiles. Got the columns unique_id, .*, y. Hint: pass"
+    ):
+        forecast.plot(past=past.select("unique_id", "ds", "cutoff", "y"))
     two = pl.concat([past.with_columns(model=pl.lit(name)) for name in ("naive", "ets")])
     with pytest.raises(ls.DataError, match=r"must be of one model. Got 2 models in 'model'. Hint: keep the rows of"):
         forecast.plot(past=two)

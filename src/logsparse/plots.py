@@ -210,11 +210,12 @@ def _actual(data: Data, panel: Panel, rows: Sequence[int], horizon: int) -> list
             got=f"times {_zone(actual)} after a history {_zone(panel)}",
             hint="convert them to the time zone of the history.",
         )
+    # Ids as text: a file may have made numbers of them, or text of numbers.
+    places = {str(name): place for place, name in enumerate(actual.ids)}
     lines: list[_Line | None] = []
     for row in rows:
-        line = None
-        if panel.ids[row] in actual.ids:
-            place = actual.ids.index(panel.ids[row])
+        line, place = None, places.get(str(panel.ids[row]))
+        if place is not None:
             stored = actual.values[actual.indptr[place] : actual.indptr[place + 1]]
             times = actual.freq.add(np.full(1, actual.starts[place]), np.arange(len(stored)))
             ends = panel.freq.add(np.full(1, panel.starts[row]), panel.lengths[row] + np.array([0, horizon - 1]))
@@ -246,6 +247,12 @@ def _earlier(data: Data, panel: Panel, rows: Sequence[int]) -> list[list[_Earlie
     if ID not in table.columns and table.columns[2:3] == [CUTOFF]:
         table = table.rename(dict(zip(table.columns[:2], (ID, TIME), strict=True)))
     require(table.columns, (ID, TIME, CUTOFF))
+    if "mean" not in table.columns and not any(map(_is_level, table.columns)):
+        raise DataError(
+            "Past forecasts must have a mean or quantiles.",
+            got=f"the columns {', '.join(table.columns[:8])}",
+            hint="pass what backtest returned.",
+        )
     if _MODEL in table.columns and table[_MODEL].n_unique() > 1:
         raise DataError(
             "Past forecasts must be of one model.",
@@ -256,10 +263,12 @@ def _earlier(data: Data, panel: Panel, rows: Sequence[int]) -> list[list[_Earlie
     for row in rows:
         own = table.filter(table[ID].cast(str) == str(panel.ids[row]))
         parts = [own.filter(own[CUTOFF] == cutoff) for cutoff in own[CUTOFF].unique().sort()]
-        found.append([_past_fan(part, panel, row) for part in parts])
+        fans = [_past_fan(part, panel, row) for part in parts]
+        # What was forecast after the end of the history is not past.
+        found.append([(clock, fan) for clock, fan in fans if clock[0] <= panel.ends()[row]])
     if not any(found):
         raise DataError(
-            "past must have forecasts of a series drawn.",
+            "past must have forecasts of a series drawn, before the end of its history.",
             got=f"none for {_listed(panel, rows)}",
             hint="pass what backtest returned for these series.",
         )
