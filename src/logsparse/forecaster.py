@@ -98,6 +98,8 @@ class LogSparse(Forecaster):
     """
 
     changeable = ("seed", "device", "minutes", "samples", "method", "verbose")
+    input_delays: Mapping[str, int] | None = None
+    """Steps by which inputs of the network are read too early, by name; `importance` sets it in a copy."""
     config_: Config
     series_index_: SeriesIndex
     features_: Features
@@ -432,7 +434,7 @@ class LogSparse(Forecaster):
         return self.network_
 
     def _windows(self, panel: Panel) -> Windows:
-        return windows_of(encode(self.series_index_, panel), self.features_, self.config_)
+        return windows_of(encode(self.series_index_, panel), self.features_, self.config_, self.input_delays)
 
 
 def _run_folder(folder: Any) -> Path:
