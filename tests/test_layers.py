@@ -30,10 +30,10 @@ ORDER = [
     "forecast", "learned", "forecaster",
     "baselines.deepar", "baselines.deepstate", "baselines.estimate", "baselines.naive", "baselines.classical",
     "baselines.trmf", "registry",
-    "evaluation.backtest", "evaluation.metrics",
-    "reporting.numbers", "reporting.charts", "reporting.report",
-    "commands.options", "commands.attend", "commands.backtest", "commands.check", "commands.pattern",
-    "commands.predict", "commands.report", "commands.score", "commands.settings", "commands.fit",
+    "evaluation.backtest", "evaluation.importance", "evaluation.metrics", "evaluation.what_if",
+    "reporting.numbers", "reporting.charts", "reporting.importance", "reporting.report",
+    "commands.options", "commands.attend", "commands.backtest", "commands.check", "commands.explain",
+    "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.settings", "commands.fit",
     "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment",
     "paper.electricity", "paper.m4", "paper.prepare", "paper.shapes", "paper.solar",
     "paper.synthetic", "paper.cases", "paper.tables", "paper.long_waves",
@@ -44,7 +44,8 @@ ORDER = [
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
     "data.panel", "data.times", "data.columns", "data.files", "data.grid", "data.frame", "forecast",
-    "attention.maps", "evaluation.backtest", "evaluation.metrics", "reporting.numbers", "reporting.report",
+    "attention.maps", "evaluation.backtest", "evaluation.importance", "evaluation.metrics", "evaluation.what_if",
+    "reporting.importance", "reporting.numbers", "reporting.report",
     "commands.options", "paper.electricity", "paper.traffic", "paper.solar", "paper.wind", "paper.m4",
     "paper.prepare", "paper.experiment",
 }  # fmt: skip

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from logsparse.data.panel import Panel
     from logsparse.errors import ConfigError, DataError, LogsparseError, NotFittedError
     from logsparse.evaluation.backtest import backtest
+    from logsparse.evaluation.importance import Importance, importance
     from logsparse.evaluation.metrics import crps_samples, score
+    from logsparse.evaluation.what_if import WhatIf, what_if
     from logsparse.forecast import Diagnostics, Forecast, Forecaster
     from logsparse.forecaster import LogSparse
     from logsparse.registry import load

@@ -16,6 +16,9 @@ def report(
     model: Annotated[
         Path | None, typer.Option(help="folder of the model, to include its training, attention and settings")
     ] = None,
+    importance: Annotated[
+        Path | None, typer.Option(help="file that `logsparse explain -o` wrote, to include what the forecast rests on")
+    ] = None,
     title: Annotated[str | None, typer.Option(help="heading of the page [Forecast report]")] = None,
 ) -> None:
     """Write the report of a backtest. It is one HTML file, which needs no network and contains no script."""
@@ -23,4 +26,4 @@ def report(
     from logsparse.reporting.report import report as write_report
 
     forecaster = None if model is None else load(model)
-    say(f"wrote {write_report(results, out, model=forecaster, title=title)}")
+    say(f"wrote {write_report(results, out, model=forecaster, importance=importance, title=title)}")

@@ -103,7 +103,7 @@ class Windows:
     """Gathers batches of one panel in reused memory: a batch is valid until the next call, unless cloned.
 
     `delays` are numbers of steps by which single inputs are read too early: calendar features by name, lags and
-    profiles as `lag_input` and `profile_input` call them. Importance compares with such batches (evaluation/importance).
+    profiles as `lag_input` and `profile_input` call them. evaluation/importance compares with such batches.
     """
 
     def __init__(

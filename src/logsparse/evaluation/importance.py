@@ -41,6 +41,7 @@ KIND, INPUT, WQL, CHANGED, INCREASE, LOW, HIGH = "kind", "input", "wql", "wql_wi
 _WINDOWS = 4
 # Series, drawn if there are more: the interval shows what this costs.
 _MOST_SERIES = 100
+_LATER = "pass data that go on after the training, ask for fewer windows, or fit up to an earlier time (until)."
 # Resamples of windows and repeats; the interval is the central 90 % of them.
 _RESAMPLES, _LEVELS = 500, (0.05, 0.95)
 # Unit and cycle of the calendar features that repeat: shorter moves would make days begin in the afternoon.
@@ -223,7 +224,8 @@ def _held_back(
     trained_S = np.array(
         [0 if name not in ends else _steps_until(panel, row, ends[name]) for row, name in enumerate(panel.ids)]
     )
-    if data is None and panel.elapsed is not None and isinstance(model, LogSparse):
+    kept_end = data is None and panel.elapsed is not None and bool(panel.elapsed.any())
+    if kept_end and isinstance(model, LogSparse):
         # A folder keeps the end of each series: windows before it would see less than the model is used to.
         needed = model.config_.context + looks_back(model.config_)
         trained_S = np.where(panel.elapsed > 0, np.maximum(trained_S, needed), trained_S)
@@ -232,12 +234,11 @@ def _held_back(
     count = windows or max(range(1, _WINDOWS + 1), key=lambda number: number * int((room_S >= number).sum()))
     chosen = np.flatnonzero(room_S >= count)
     if not len(chosen):
-        longest = f"{max(int(room_S.max()), 0) * horizon} such steps at most"
         raise DataError(
             "Importance is measured on windows whose steps to forecast were held back from training.",
-            got=f"series with {longest}, where {count} windows of {horizon} need {count * horizon}",
-            hint="give data that go on after the training, or those it was fitted on if the model was loaded, "
-            "ask for fewer windows, or fit up to an earlier time.",
+            got=f"at most {max(int(room_S.max()), 0) * horizon} such steps per series, while {count * horizon} are "
+            "needed" + (" (a loaded model keeps only the end of its data)" if kept_end else ""),
+            hint="pass the data that it was fitted on." if kept_end else _LATER,
         )
     if len(chosen) > most:
         chosen = np.sort(rng.choice(chosen, most, replace=False))

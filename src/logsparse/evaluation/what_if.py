@@ -40,7 +40,7 @@ class WhatIf:
     >>> frame = pl.DataFrame({"unique_id": "a", "ds": range(14), "y": [1.0, 2.0] * 7, "price": 3.0})
     >>> model = ls.SeasonalNaive(horizon=2, season=2).fit(frame, covariates=["price"])
     >>> future = pl.DataFrame({"unique_id": "a", "ds": [14, 15], "price": 3.0})
-    >>> ls.what_if(model, future.with_columns(price=2.0), future=future)
+    >>> ls.what_if(model, future, future.with_columns(price=2.0))
     WhatIf(1 series, 2 steps, the mean changes by +0.0 % in total)
     """
 
@@ -67,6 +67,12 @@ class WhatIf:
         gap = before.with_columns(after[name] - before[name] for name in numbers)
         parts = zip(("unchanged", "changed", "difference"), (before, after, gap), strict=True)
         return pl.concat([part.select(ID, TIME, pl.lit(name).alias(SCENARIO), *numbers) for name, part in parts])
+
+    def totals(self) -> pl.DataFrame:
+        """Return a polars frame, one row per series: the sum of the mean, unchanged, changed, and their difference."""
+        before_S, after_S = (part.mean.sum(axis=1, dtype=np.float64) for part in (self.unchanged, self.changed))
+        ids = pl.Series(list(self.unchanged.panel.ids))
+        return pl.DataFrame({ID: ids, "unchanged": before_S, "changed": after_S, "difference": after_S - before_S})
 
     def frame(self) -> Any:
         """Return the table as a frame of the library that the data came in."""
@@ -96,7 +102,9 @@ class WhatIf:
         length = int(panel.lengths[row])
         past = min(length, asked)
         steps = np.arange(length - past, length + horizon)
-        times = stamps(panel, panel.freq.add(np.full_like(steps, panel.starts[row]), steps)).to_numpy()
+        when = stamps(panel, panel.freq.add(np.full_like(steps, panel.starts[row]), steps))
+        # Local times: matplotlib would convert zoned ones.
+        times = (when.dt.replace_time_zone(None) if isinstance(when.dtype, pl.Datetime) else when).to_numpy()
         both = (self.unchanged, self.changed)
         return draw_what_if(
             (times[:past], panel[row][length - past :]),
@@ -110,9 +118,9 @@ class WhatIf:
 
 def what_if(
     model: Forecaster,
+    future: Data,
     changed: Data,
     *,
-    future: Data | None = None,
     data: Data | None = None,
     quantiles: Levels | None = None,
 ) -> WhatIf:
@@ -125,10 +133,10 @@ def what_if(
     ----------
     model
         A forecaster fitted with covariates.
-    changed
-        The changed values of the covariates in the steps to forecast, as `future` of `predict`.
     future
-        The unchanged ones.
+        Values of the covariates in the steps to forecast, as for `predict`.
+    changed
+        The changed values.
     data
         History to forecast from, with the columns of `fit`; the fitted data if left out.
     quantiles
@@ -151,14 +159,14 @@ def what_if(
     >>> frame = pl.DataFrame({"unique_id": "a", "ds": range(14), "y": [1.0, 2.0] * 7, "price": 3.0})
     >>> model = ls.SeasonalNaive(horizon=1, season=2).fit(frame, covariates=["price"])
     >>> future = pl.DataFrame({"unique_id": "a", "ds": [14], "price": 3.0})
-    >>> ls.what_if(model, future.with_columns(price=2.0), future=future, quantiles=[0.5]).table().rows()
+    >>> ls.what_if(model, future, future.with_columns(price=2.0), quantiles=[0.5]).table().rows()
     [('a', 14, 'unchanged', 1.0, 1.0), ('a', 14, 'changed', 1.0, 1.0), ('a', 14, 'difference', 0.0, 0.0)]
     """
     if not isinstance(model, Forecaster):
         raise ConfigError(
             "A what-if is a question to a forecaster.",
             got=type(model).__name__,
-            hint="write what_if(model, changed, future=future) with a fitted model.",
+            hint="write what_if(model, future, changed) with a fitted model.",
         )
     if getattr(model, "panel_", None) is not None and not model.panel_.covariates:
         raise ConfigError(
