@@ -74,7 +74,7 @@ def test_a_changed_future_is_compared(place: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_line(place: Path, words: list[object], text: str) -> None:
-    paths = [place / word if str(word).endswith((".csv", ".gif", ".xls")) else word for word in words]
+    paths = [place / str(word) if str(word).endswith((".csv", ".gif", ".xls")) else word for word in words]
     assert text in refusal("explain", place / "model", *paths)
 
 

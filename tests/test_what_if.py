@@ -78,5 +78,5 @@ def test_what_cannot_be_asked_is_refused(model: ls.LogSparse, frame: pl.DataFram
         ls.what_if(model, future, future.head(20))
     with pytest.raises(ls.ConfigError, match=r"question to a forecaster. Got DataFrame"):
         ls.what_if(future, future, future)  # type: ignore[arg-type]
-    with pytest.raises(ls.ConfigError, match="name one such as .s0."):
+    with pytest.raises(ls.ConfigError, match=r"name one such as .s0."):
         ls.what_if(model, future, cheaper(future)).plot("S1")

@@ -7,9 +7,10 @@ steps too early. What remains of the forecast's accuracy does not rest on that i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from logsparse.data.calendar import DAY, SECOND, Freq, Ints
 from logsparse.data.features import TRENDS
-from logsparse.data.frame import Data, to_panel
+from logsparse.data.frame import Data
 from logsparse.data.grid import Library, to_native
 from logsparse.data.panel import Floats, Panel, SeriesId, Static
 from logsparse.data.sampler import learned_steps
@@ -202,16 +203,15 @@ def importance(
         truth = _truth(panel, cutoffs_WS, model.horizon)
         loss_WS = _losses(quiet, panel, cutoffs_WS, truth)
         progress.step()
-        lost = []
-        for place, one in enumerate(inputs, start=1):
-            rng = np.random.default_rng([number, place])
-            lost.append([])
-            for _ in range(rounds):
-                lost[-1].append(_losses(*one.change(rng), cutoffs_WS, truth))
-                progress.step(1)
+        lost_IRWS = np.empty((len(inputs), rounds, *loss_WS.shape))
+        for place, one in enumerate(inputs):
+            rng = np.random.default_rng([number, 1 + place])
+            for repeat in range(rounds):
+                lost_IRWS[place, repeat] = _losses(*one.change(rng), cutoffs_WS, truth)
+                progress.step()
     levels = len(model.check_quantiles(None))
     draws = np.random.default_rng([number, len(inputs) + 1])
-    rows = _summary(inputs, loss_WS, np.array(lost), 2 / levels / max(np.nansum(np.abs(truth)), 1e-300), draws)
+    rows = _summary(inputs, loss_WS, lost_IRWS, 2 / levels / max(np.nansum(np.abs(truth)), 1e-300), draws)
     return Importance(rows, len(panel), len(cutoffs_WS), rounds, panel.origin.library)
 
 
@@ -219,21 +219,26 @@ def _held_back(
     model: Forecaster, data: Data | None, windows: int | None, most: int, rng: Generator
 ) -> tuple[Panel, Ints]:
     """Return the series to measure on, and the number of steps before each cutoff, oldest first: (W, S)."""
-    panel = (model.panel_ if data is None else to_panel(data, **model.columns_)).to_last_value()
+    panel = model._read(data).to_last_value()  # noqa: SLF001 - `history` would ask for the future of covariates
     horizon, ends = model.horizon, _trained_until(model)
     trained_S = np.array(
         [0 if name not in ends else _steps_until(panel, row, ends[name]) for row, name in enumerate(panel.ids)]
     )
-    kept_end = data is None and panel.elapsed is not None and bool(panel.elapsed.any())
+    elapsed_S = np.zeros_like(panel.lengths) if panel.elapsed is None or data is not None else panel.elapsed
+    kept_end = bool(elapsed_S.any())
     if kept_end and isinstance(model, LogSparse):
         # A folder keeps the end of each series: windows before it would see less than the model is used to.
         needed = model.config_.context + looks_back(model.config_)
-        trained_S = np.where(panel.elapsed > 0, np.maximum(trained_S, needed), trained_S)
+        trained_S = np.where(elapsed_S > 0, np.maximum(trained_S, needed), trained_S)
     room_S = (panel.lengths - np.maximum(trained_S, 1)) // horizon
     # As many windows as possible, over all series together.
     count = windows or max(range(1, _WINDOWS + 1), key=lambda number: number * int((room_S >= number).sum()))
-    chosen = np.flatnonzero(room_S >= count)
-    if not len(chosen):
+    chosen = [
+        row
+        for row in np.flatnonzero(room_S >= count).tolist()
+        if not np.isnan(panel[row][: panel.lengths[row] - count * horizon]).all()
+    ]
+    if not chosen:
         raise DataError(
             "Importance is measured on windows whose steps to forecast were held back from training.",
             got=f"at most {max(int(room_S.max()), 0) * horizon} such steps per series, while {count * horizon} are "
@@ -241,8 +246,8 @@ def _held_back(
             hint="pass the data that it was fitted on." if kept_end else _LATER,
         )
     if len(chosen) > most:
-        chosen = np.sort(rng.choice(chosen, most, replace=False))
-    measured = _subset(panel, chosen)
+        chosen = rng.choice(chosen, most, replace=False).tolist()
+    measured = panel.keep(np.isin(np.arange(len(panel)), chosen))
     return measured, measured.lengths - horizon * np.arange(count, 0, -1)[:, None]
 
 
@@ -266,32 +271,10 @@ def _steps_until(panel: Panel, row: int, time: int) -> int:
     return int(panel.freq.steps(panel.starts[[row]], np.array([time]))[0]) + 1
 
 
-def _subset(panel: Panel, rows: Ints) -> Panel:
-    """Return a copy with these series only."""
-    cells = np.concatenate([np.arange(panel.indptr[row], panel.indptr[row + 1]) for row in rows])
-
-    def of(per_series: Any) -> Any:
-        return None if per_series is None else per_series[rows]
-
-    return replace(
-        panel,
-        values=panel.values[cells],
-        indptr=np.concatenate([[0], np.cumsum(panel.stored[rows])]),
-        lengths=panel.lengths[rows],
-        ids=tuple(panel.ids[row] for row in rows),
-        starts=panel.starts[rows],
-        covariates={name: flat[cells] for name, flat in panel.covariates.items()},
-        static={name: Static(column.codes[rows], column.categories) for name, column in panel.static.items()},
-        numbers=of(panel.numbers),
-        elapsed=of(panel.elapsed),
-        units=of(panel.units),
-    )
-
-
 def _truth(panel: Panel, cutoffs_WS: Ints, horizon: int) -> Doubles:
     """Return the values to forecast: (W, S, H)."""
     cells_WSH = (panel.indptr[:-1] + cutoffs_WS)[..., None] + np.arange(horizon)
-    return panel.values[cells_WSH].astype(np.float64)
+    return np.asarray(panel.values[cells_WSH], np.float64)
 
 
 def _losses(model: Forecaster, panel: Panel, cutoffs_WS: Ints, truth_WSH: Doubles) -> Doubles:
@@ -309,19 +292,13 @@ def _losses(model: Forecaster, panel: Panel, cutoffs_WS: Ints, truth_WSH: Double
 def _inputs(model: Forecaster, panel: Panel, first_S: Ints) -> Iterator[_Input]:
     """Yield every input of the model; `first_S` are the steps before the first cutoff."""
     for name in panel.covariates:
-        yield _Input("covariate", name, lambda rng, name=name: (model, _moved(panel, name, rng)))
+        yield _Input("covariate", name, partial(_with_panel, model, partial(_moved, panel, name)))
     for name in panel.static:
-        yield _Input("static", name, lambda rng, name=name: (model, _permuted(panel, name, rng)))
+        yield _Input("static", name, partial(_with_panel, model, partial(_permuted, panel, name)))
     if isinstance(model, LogSparse):
         for kind, name, names, unit, most in _network_inputs(model, panel.freq, int(np.median(first_S))):
-
-            def delay(
-                rng: Generator, names: Sequence[str] = names, unit: int = unit, most: int = most
-            ) -> tuple[Forecaster, Panel]:
-                return _delayed(model, dict.fromkeys(names, unit * int(rng.integers(1, most)))), panel
-
-            yield _Input(kind, name, delay)
-    yield _Input("past", "past values", lambda rng: (model, _earlier(panel, first_S, rng)))
+            yield _Input(kind, name, partial(_delayed, model, panel, names, unit, most))
+    yield _Input("past", "past values", partial(_with_panel, model, partial(_earlier, panel, first_S)))
 
 
 def _network_inputs(model: LogSparse, freq: Freq, steps: int) -> Iterator[tuple[str, str, list[str], int, int]]:
@@ -356,10 +333,17 @@ def _cycle(name: str, freq: Freq) -> tuple[int, int]:
     return steps, max(2, cycle // freq.count // steps)
 
 
-def _delayed(model: LogSparse, delays: Mapping[str, int]) -> LogSparse:
+def _with_panel(model: Forecaster, change: Callable[[Generator], Panel], rng: Generator) -> tuple[Forecaster, Panel]:
+    return model, change(rng)
+
+
+def _delayed(
+    model: LogSparse, panel: Panel, names: Sequence[str], unit: int, most: int, rng: Generator
+) -> tuple[Forecaster, Panel]:
+    """Return the model with these inputs read 1 to `most` - 1 units too early."""
     other = copy(model)
-    other.input_delays = delays
-    return other
+    other.input_delays = dict.fromkeys(names, unit * int(rng.integers(1, most)))
+    return other, panel
 
 
 def _moved(panel: Panel, name: str, rng: Generator) -> Panel:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from logsparse.data.columns import ID, TIME
 from logsparse.data.frame import Data
 from logsparse.data.grid import to_native
 from logsparse.data.panel import SeriesId
@@ -63,16 +62,19 @@ class WhatIf:
         is not a quantile of the difference.
         """
         before, after = self.unchanged.table(), self.changed.table()
-        numbers = [name for name in before.columns if name not in (ID, TIME)]
+        id_col, time_col, *numbers = before.columns
         gap = before.with_columns(after[name] - before[name] for name in numbers)
         parts = zip(("unchanged", "changed", "difference"), (before, after, gap), strict=True)
-        return pl.concat([part.select(ID, TIME, pl.lit(name).alias(SCENARIO), *numbers) for name, part in parts])
+        return pl.concat(
+            [part.select(id_col, time_col, pl.lit(name).alias(SCENARIO), *numbers) for name, part in parts]
+        )
 
     def totals(self) -> pl.DataFrame:
         """Return a polars frame, one row per series: the sum of the mean, unchanged, changed, and their difference."""
         before_S, after_S = (part.mean.sum(axis=1, dtype=np.float64) for part in (self.unchanged, self.changed))
         ids = pl.Series(list(self.unchanged.panel.ids))
-        return pl.DataFrame({ID: ids, "unchanged": before_S, "changed": after_S, "difference": after_S - before_S})
+        id_col = self.unchanged.table().columns[0]
+        return pl.DataFrame({id_col: ids, "unchanged": before_S, "changed": after_S, "difference": after_S - before_S})
 
     def frame(self) -> Any:
         """Return the table as a frame of the library that the data came in."""
