@@ -135,6 +135,24 @@ def test_a_perfect_forecast_has_no_ratio() -> None:
     assert found.plot().axes
 
 
+def test_values_that_are_all_zero_have_no_weighted_loss() -> None:
+    frame = pl.DataFrame({"unique_id": "a", "ds": range(70), "y": [float(t) if t < 55 else 0.0 for t in range(70)]})
+    table = ls.importance(ls.SeasonalNaive(horizon=7, season=7).fit(frame, until=55), frame, windows=1).table()
+    assert table.select("wql", "wql_without").row(0) == (None, None)
+    assert table["increase"][0] is None or np.isfinite(table["increase"][0])
+
+
+def test_the_model_stays_as_talkative_as_it_was(model: ls.LogSparse, capsys: pytest.CaptureFixture[str]) -> None:
+    model.verbose = True
+    try:
+        ls.importance(model, windows=1, repeats=1)
+        assert model.verbose
+    finally:
+        model.verbose = False
+    # One line for all forecasts together.
+    assert capsys.readouterr().err.startswith("explaining: 14 of 14")
+
+
 def test_the_picture_names_every_input(found: ls.Importance) -> None:
     (axes,) = found.plot().axes
     names = [label.get_text() for label in axes.get_yticklabels()]

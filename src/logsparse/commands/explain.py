@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from logsparse.commands.options import Future, History, Model, check_out, given, print_table, say, write_table
+from logsparse.commands.options import Future, History, Model, check_out, given, number, print_table, say, write_table
 
 if TYPE_CHECKING:
     from logsparse.forecast import Forecaster
@@ -61,7 +61,7 @@ def _importance(
     print_table(
         ["input", "kind", "wql", "without", "increase", "90 % interval"],
         [
-            [name, kind, f"{wql:.4f}", f"{without:.4f}", _percent(increase), f"{_percent(low)} to {_percent(high)}"]
+            [name, kind, number(wql), number(without), _percent(increase), f"{_percent(low)} to {_percent(high)}"]
             for kind, name, wql, without, increase, low, high in found.table().iter_rows()
         ],
     )

@@ -90,9 +90,9 @@ class Importance:
     library: Library = "polars"
 
     def __repr__(self) -> str:
-        inputs = f"{self.rows.height} input{'s' if self.rows.height != 1 else ''}"
-        measured = f"{self.series * self.windows} windows of {self.series} series"
-        return f"Importance({inputs} on {measured}, {self.repeats} repeats)"
+        windows = _count(self.series * self.windows, "window")
+        measured = f"{_count(self.rows.height, 'input')} on {windows} of {self.series} series"
+        return f"Importance({measured}, {_count(self.repeats, 'repeat')})"
 
     def _repr_html_(self) -> str:
         return f"<p>{self!r}</p>{self.rows._repr_html_()}"
@@ -196,10 +196,10 @@ def importance(
     number = whole("seed", seed, least=0, hint="any small whole number will do.")
     panel, cutoffs_WS = _held_back(model, data, asked, most, np.random.default_rng([number, 0]))
     quiet = copy(model)
-    if isinstance(quiet, LogSparse):
-        quiet.verbose = False
+    if verbose := getattr(model, "verbose", False):
+        quiet.set_params(verbose=False)
     inputs = list(_inputs(quiet, panel, cutoffs_WS[0]))
-    with Progress("explaining", 1 + len(inputs) * rounds, verbose=getattr(model, "verbose", False)) as progress:
+    with Progress("explaining", 1 + len(inputs) * rounds, verbose=verbose) as progress:
         truth = _truth(panel, cutoffs_WS, model.horizon)
         loss_WS = _losses(quiet, panel, cutoffs_WS, truth)
         progress.step()
@@ -209,9 +209,9 @@ def importance(
             for repeat in range(rounds):
                 lost_IRWS[place, repeat] = _losses(*one.change(rng), cutoffs_WS, truth)
                 progress.step()
-    levels = len(model.check_quantiles(None))
+    size = len(model.check_quantiles(None)) * float(np.nansum(np.abs(truth)))
     draws = np.random.default_rng([number, len(inputs) + 1])
-    rows = _summary(inputs, loss_WS, lost_IRWS, 2 / levels / max(np.nansum(np.abs(truth)), 1e-300), draws)
+    rows = _summary(inputs, loss_WS, lost_IRWS, 2 / size if size else np.nan, draws)
     return Importance(rows, len(panel), len(cutoffs_WS), rounds, panel.origin.library)
 
 
@@ -315,6 +315,10 @@ def _network_inputs(model: LogSparse, freq: Freq, steps: int) -> Iterator[tuple[
     if profiles := profiles_of(model.config_):
         names = [profile_input(profile) for profile in profiles]
         yield "lags", _listed("profile", [name.partition(" ")[2] for name in names]), names, 1, most
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'s' if number != 1 else ''}"
 
 
 def _listed(word: str, entries: Sequence[object]) -> str:
