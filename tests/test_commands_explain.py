@@ -34,7 +34,7 @@ def test_the_importance_is_printed_written_drawn_and_reported(place: Path, tmp_p
     assert "Importance(13 inputs on 8 windows of 4 series, 5 repeats)" in done.err
     written = pl.read_csv(table)
     assert written["input"].to_list()[0] == lines[1][0]
-    assert "price" in picture.read_text() or picture.stat().st_size > 0
+    assert picture.read_text().startswith("<?xml")
 
     results = tmp_path / "results.csv"
     assert logsparse("backtest", place / "model", place / "newer.csv", "-o", results).code == 0

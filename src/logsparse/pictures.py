@@ -91,10 +91,11 @@ def draw_importance(rows: Sequence[Mapping[str, Any]], size: tuple[float, float]
         axes.plot([low, high], [place, place], color=color, linewidth=2, alpha=0.6 if found else 0.3)
         axes.plot(100 * row["increase"], place, "o", color=color, markersize=6, alpha=1 if found else 0.4)
     axes.axvline(0, color=INK, linewidth=0.8)
-    names = [f"{row['input']} ({row['kind']})" if row["kind"] != "past" else row["input"] for row in rows]
+    # The names of lags and of the past say what they are.
+    names = [row["input"] if row["kind"] in ("lags", "past") else f"{row['input']} ({row['kind']})" for row in rows]
     axes.set_yticks(range(len(rows)), names, fontsize=9, parse_math=False)
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_xlabel("increase of the quantile loss without it, in %, with its 90 % interval", fontsize=9)
+    axes.set_xlabel("% more quantile loss without it", fontsize=9)
     return figure
 
 
