@@ -30,9 +30,10 @@ ORDER = [
     "forecast", "configured", "learned", "forecaster",
     "baselines.deepar", "baselines.deepstate", "baselines.estimate", "baselines.naive", "baselines.classical",
     "baselines.trmf", "registry",
-    "evaluation.backtest", "evaluation.results", "evaluation.metrics",
-    "reporting.numbers", "reporting.charts", "reporting.report",
+    "evaluation.backtest", "evaluation.results", "evaluation.importance", "evaluation.metrics", "evaluation.what_if",
+    "reporting.numbers", "reporting.charts", "reporting.importance", "reporting.report",
     "commands.options", "commands.streams", "commands.attend", "commands.backtest", "commands.check",
+    "commands.explain",
     "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.settings", "commands.fit",
     "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment",
     "paper.electricity", "paper.m4", "paper.prepare", "paper.shapes", "paper.solar",
@@ -44,9 +45,9 @@ ORDER = [
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
     "data.panel", "data.times", "data.columns", "data.localtime", "data.files", "data.grid", "data.frame", "forecast",
-    "attention.maps", "evaluation.backtest", "evaluation.results", "evaluation.metrics", "reporting.numbers",
-    "reporting.report", "commands.options", "commands.streams", "paper.electricity", "paper.traffic", "paper.solar",
-    "paper.wind",
+    "attention.maps", "evaluation.backtest", "evaluation.results", "evaluation.importance", "evaluation.metrics",
+    "evaluation.what_if", "reporting.importance", "reporting.numbers", "reporting.report",
+    "commands.options", "commands.streams", "paper.electricity", "paper.traffic", "paper.solar", "paper.wind",
     "paper.m4", "paper.prepare", "paper.experiment",
 }  # fmt: skip
 MAY_SEE_TORCH = {

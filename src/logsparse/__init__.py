@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from logsparse.diagnostics import Diagnostics
     from logsparse.errors import ConfigError, DataError, LogsparseError, NotFittedError
     from logsparse.evaluation.backtest import backtest
+    from logsparse.evaluation.importance import Importance, importance
     from logsparse.evaluation.metrics import crps_samples, score
+    from logsparse.evaluation.what_if import WhatIf, what_if
     from logsparse.forecast import Forecast, Forecaster
     from logsparse.forecaster import LogSparse
     from logsparse.registry import load
@@ -56,6 +58,10 @@ _HOMES = {
     "Forecast": "forecast",
     "Forecaster": "forecast",
     "LogSparse": "forecaster",
+    "Importance": "evaluation.importance",
+    "importance": "evaluation.importance",
+    "WhatIf": "evaluation.what_if",
+    "what_if": "evaluation.what_if",
     "crps_samples": "evaluation.metrics",
     "load": "registry",
     "score": "evaluation.metrics",
@@ -77,6 +83,7 @@ __all__ = [
     "Diagnostics",
     "Forecast",
     "Forecaster",
+    "Importance",
     "LogSparse",
     "LogsparseError",
     "ModelConfig",
@@ -84,15 +91,18 @@ __all__ = [
     "Panel",
     "SeasonalNaive",
     "TrainConfig",
+    "WhatIf",
     "attend",
     "backtest",
     "crps_samples",
+    "importance",
     "load",
     "patterns",
     "presets",
     "report",
     "score",
     "to_panel",
+    "what_if",
 ]
 
 

@@ -15,6 +15,7 @@ import typer
 from logsparse.commands.attend import attend
 from logsparse.commands.backtest import backtest
 from logsparse.commands.check import check
+from logsparse.commands.explain import explain
 from logsparse.commands.fit import fit
 from logsparse.commands.pattern import pattern
 from logsparse.commands.predict import predict
@@ -32,6 +33,7 @@ EXAMPLES: dict[Callable[..., None], str] = {
     backtest: "logsparse backtest model newer.csv --windows 4 -o results.parquet",
     score: "logsparse score results.parquet --by unique_id",
     report: "logsparse report results.parquet --model model -o report.html",
+    explain: "logsparse explain model sales.csv --draw importance.svg",
     attend: "logsparse attend model --series store_12 -o attention.svg",
     pattern: "logsparse pattern logsparse --length 96 --draw pattern.svg",
 }

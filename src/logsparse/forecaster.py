@@ -103,6 +103,8 @@ class LogSparse(Configured):
     ['unique_id', 'ds', 'mean', 'q0.1', 'q0.9']
     """
 
+    input_delays: Mapping[str, int] | None = None
+    """Steps by which inputs of the network are read too early, by name; `importance` sets it in a copy."""
     series_index_: SeriesIndex
     features_: Features
     network_: Network
@@ -399,7 +401,7 @@ class LogSparse(Configured):
         return self.network_
 
     def _windows(self, panel: Panel) -> Windows:
-        return windows_of(encode(self.series_index_, panel), self.features_, self.config_)
+        return windows_of(encode(self.series_index_, panel), self.features_, self.config_, self.input_delays)
 
 
 def _run_folder(folder: Any) -> Path:

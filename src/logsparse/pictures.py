@@ -198,6 +198,54 @@ def draw_losses(rows: Sequence[Mapping[str, float]], size: tuple[float, float] =
     return figure
 
 
+def draw_importance(rows: Sequence[Mapping[str, Any]], size: tuple[float, float] | None = None) -> Figure:
+    """Draw the increase of the loss without each input as a point with its interval, in the order of the rows."""
+    figure, axes = new_figure(*(size or (8, 0.9 + 0.34 * len(rows))))
+    known = [(place, row) for place, row in enumerate(rows) if row["increase"] is not None]
+    for place, row in known:
+        # What may be nothing is drawn pale.
+        found = row["low"] > 0
+        color, low, high = FORECAST if found else INK, 100 * row["low"], 100 * row["high"]
+        axes.plot([low, high], [place, place], color=color, linewidth=2, alpha=0.6 if found else 0.3)
+        axes.plot(100 * row["increase"], place, "o", color=color, markersize=6, alpha=1 if found else 0.4)
+    axes.axvline(0, color=INK, linewidth=0.8)
+    # The names of lags and of the past say what they are.
+    names = [row["input"] if row["kind"] in ("lags", "past") else f"{row['input']} ({row['kind']})" for row in rows]
+    axes.set_yticks(range(len(rows)), names, fontsize=9, parse_math=False)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlabel("% more quantile loss without it", fontsize=9)
+    return figure
+
+
+def draw_what_if(
+    history: tuple[Any, Any], times_H: Any, levels: Sequence[float], quantiles_2QH: Any, means_2H: Any, title: str
+) -> Figure:
+    """Draw the unchanged and the changed forecast after the history; below, the difference of their means."""
+    figure, (above, below) = new_panels((8, 4.4), (3, 1))
+    above.plot(*history, color=INK, linewidth=1.2, label="history")
+    outer = bool(len(levels) > 1 and np.isclose(levels[0] + levels[-1], 1))
+    both = zip(("unchanged", "changed"), (FORECAST, TRUTH), quantiles_2QH, means_2H, strict=True)
+    for name, color, quantiles_QH, mean_H in both:
+        if outer:
+            share = f"{100 * (levels[-1] - levels[0]):.0f} %"
+            above.fill_between(
+                times_H,
+                quantiles_QH[0],
+                quantiles_QH[-1],
+                color=color,
+                alpha=0.18,
+                linewidth=0,
+                label=f"{name}, {share}",
+            )
+        above.plot(times_H, mean_H, color=color, linewidth=1.6, label=f"{name}, mean")
+    below.axhline(0, color=INK, linewidth=0.8)
+    below.plot(times_H, means_2H[1] - means_2H[0], color=START, linewidth=1.6, drawstyle="steps-mid")
+    below.set_ylabel("difference", fontsize=8)
+    above.set_title(title, loc="left", fontsize=10, parse_math=False)
+    above.legend(frameon=False, ncols=5, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1.08), borderaxespad=0)
+    return figure
+
+
 def draw_attention(
     times_L: NDArray[Any], values_L: Any, weights_J: Any, start_and_step: tuple[int, int], titles: tuple[str, str]
 ) -> Picture:

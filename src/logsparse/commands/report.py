@@ -16,6 +16,9 @@ def report(
     model: Annotated[
         Path | None, typer.Option(help="folder of the model, to include its training, attention and settings")
     ] = None,
+    importance: Annotated[
+        Path | None, typer.Option(help="file that `logsparse explain -o` wrote, to include what the forecast rests on")
+    ] = None,
     title: Annotated[str | None, typer.Option(help="heading of the page [Forecast report]")] = None,
     id_col: IdCol = None,
     time_col: TimeCol = None,
@@ -27,4 +30,4 @@ def report(
 
     forecaster = None if model is None else load(model)
     names = given(id_col=id_col, time_col=time_col, target_col=target_col)
-    say(f"wrote {write_report(results, out, model=forecaster, title=title, **names)}")
+    say(f"wrote {write_report(results, out, model=forecaster, importance=importance, title=title, **names)}")

@@ -22,6 +22,8 @@ from logsparse.storage import entries, numbers, texts
 # B windows, L steps, F features, N steps of one chunk, R rows (series, or groups of series with the same span)
 
 CALENDAR = ("year", "month", "day", "weekday", "hour", "minute", "second", "day_of_year", "age")
+TRENDS = ("year", "age")
+"""Calendar features that do not repeat."""
 # Future covariates are clipped to this many standard deviations, so that products of them stay finite.
 _MOST_DEVIATIONS = 1e8
 _CHUNK = 1 << 18
@@ -112,6 +114,15 @@ class Features:
         if self.covariates:
             self._read_covariates(panel, series_B, step_BL, out_BLF)
         return out_BLF
+
+    def earlier(self, name: str, panel: Panel, series_B: Ints, step_BL: Ints, back: int) -> Floats:
+        """Return one calendar feature as it was `back` steps earlier; year and age not before the series began."""
+        f = self.names.index(name)
+        alone = Features(names=(name,), covariates=(), mean=(self.mean[f],), std=(self.std[f],))
+        steps_BL = step_BL - back
+        if name in TRENDS:
+            steps_BL = np.maximum(steps_BL, np.minimum(step_BL, 0))
+        return alone(panel, series_B, steps_BL)[..., 0]
 
     def _read_covariates(self, panel: Panel, series_B: Ints, step_BL: Ints, out_BLF: Floats) -> None:
         last_B = panel.stored[series_B] - 1

@@ -13,6 +13,7 @@ import polars as pl
 from logsparse import __version__
 from logsparse.data.columns import CUTOFF, ID, TIME
 from logsparse.data.files import check_writable
+from logsparse.data.frame import Data
 from logsparse.errors import ConfigError, DataError, a_path
 from logsparse.evaluation.metrics import STEP
 from logsparse.evaluation.results import ResultColumns
@@ -154,7 +155,7 @@ def flat(settings: Any, path: str = "") -> list[tuple[str, str]]:
     return [(path, shortened(settings))]
 
 
-def page(results: Results, model: Forecaster | None, title: str | None) -> Section:
+def page(results: Results, model: Forecaster | None, importance: Data | None, title: str | None) -> Section:
     """Return the content of the page: the variables of the template."""
     # matplotlib omits labels that begin with an underscore from a legend.
     name = "model" if model is None else type(model).__name__.lstrip("_")
@@ -169,6 +170,7 @@ def page(results: Results, model: Forecaster | None, title: str | None) -> Secti
         "calibration": _calibration(results) if results.levels else None,
         "fans": [_fan(results, shown, number) for number, shown in enumerate(shown_series(results))],
         "ranking": _label(results, results.ranking),
+        "rests": None if importance is None else _rests_on(importance),
         **_diagnostics(model),
         "tables": [
             *([_intervals(results)] if results.intervals else []),
@@ -309,6 +311,13 @@ def _diagnostics(model: Forecaster | None) -> Section:
     return {"losses": losses, "attention": attention, "settings": flat(diagnostics.settings)}
 
 
+def _rests_on(importance: Data) -> Section:
+    # Imports torch, which a report without it does not need.
+    from logsparse.reporting.importance import rests_on
+
+    return rests_on(importance)
+
+
 def _by_series(results: Results) -> Section:
     table = results.by_series
     title = f"Scores per series, by {_label(results, results.ranking)}"
@@ -351,6 +360,7 @@ def report(
     out: str | Path,
     *,
     model: Forecaster | None = None,
+    importance: Data | None = None,
     title: str | None = None,
     **columns: Unpack[ResultColumns],
 ) -> Path:
@@ -369,6 +379,8 @@ def report(
         File to write, a name in .html. An existing file is replaced once the new one is complete.
     model : Forecaster, optional
         The forecaster that made the results. Adds its training losses, attention and settings to the page.
+    importance : frame, str or Path, optional
+        `importance(model, ...).frame()`, or the file that `logsparse explain` wrote. Adds what the forecast rests on.
     title : str, optional
         Heading of the page; "Forecast report" if left out.
     **columns
@@ -407,7 +419,7 @@ def report(
             got=type(model).__name__,
             hint="pass the fitted model itself, or leave it out.",
         )
-    write_whole(path, _rendered(page(Results(results, **columns), model, title)).encode(), "The report")
+    write_whole(path, _rendered(page(Results(results, **columns), model, importance, title)).encode(), "The report")
     return path
 
 

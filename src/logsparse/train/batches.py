@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,7 +119,7 @@ class Draws:
         return self._set.at(self._order[place * self.train.batch : (place + 1) * self.train.batch])
 
 
-def windows_of(panel: Panel, features: Features, config: Config) -> Windows:
+def windows_of(panel: Panel, features: Features, config: Config, delays: Mapping[str, int] | None = None) -> Windows:
     """Return the windows of a panel with the inputs that the settings ask for."""
     model = config.model
     return Windows(
@@ -128,8 +128,9 @@ def windows_of(panel: Panel, features: Features, config: Config) -> Windows:
         context=config.context,
         horizon=config.horizon,
         lags=model.lags,
-        profiles=_profiles(config),
+        profiles=profiles_of(config),
         scale=model.scale,
+        delays=delays,
     )
 
 
@@ -140,8 +141,9 @@ def learned_from(panel: Panel, config: Config) -> Ints:
 
 def looks_back(config: Config) -> int:
     """Return how many steps before a window its inputs reach back."""
-    return reach(config.model.lags, _profiles(config), config.horizon)
+    return reach(config.model.lags, profiles_of(config), config.horizon)
 
 
-def _profiles(config: Config) -> list[Profile]:
+def profiles_of(config: Config) -> list[Profile]:
+    """Return the profiles that the settings ask for."""
     return [Profile(*map(int, profile.split("x"))) for profile in config.model.profiles]
