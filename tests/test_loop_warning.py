@@ -104,6 +104,7 @@ def test_a_short_training_is_said_in_log_repr_and_saved_model(
     # A step of fine-tuning does not make up for those that lack; all of them do.
     loaded.fine_tune(small.panel(), steps=1)
     assert "1 of 10 steps trained" in repr(loaded)
+    assert "1 of 10 planned steps (all steps taken, after a training that lacked 10)" in (loaded.history_.warning or "")
     loaded.fine_tune(small.panel())
     assert "12 steps trained" in repr(loaded)
     assert loaded.history_.steps == loaded.history_.planned == 12

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict, get_type_hints
 
@@ -31,19 +31,19 @@ class Settings(TypedDict, total=False):
     device: str
     verbose: bool
     method: Method
-    features: tuple[str, ...] | None
+    features: Sequence[str] | None
     layers: int
     heads: int
     kernel: int
-    patterns: tuple[Pattern, ...]
+    patterns: Sequence[Pattern]
     width: int | None
     head_width: str
     norm: str
     embedding: int
     embed_series: bool
     unknown_series: float
-    lags: tuple[int, ...]
-    profiles: tuple[str, ...]
+    lags: Sequence[int]
+    profiles: Sequence[str]
     scale: str
     see_missing: bool
     anchor: bool

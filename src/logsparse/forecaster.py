@@ -39,12 +39,14 @@ from logsparse.progress import Progress
 from logsparse.train.batches import TrainingSet, learned_from, looks_back, windows_of
 from logsparse.train.checkpoint import lock_seeds, seed_folder
 from logsparse.train.distributed import device_named, join
-from logsparse.train.loop import Training, TrainingHistory, best_of
+from logsparse.train.loop import INTERRUPTED, Training, TrainingHistory, best_of
 
 # W windows, S series, H steps of the horizon, Q quantile levels, N sample paths
 
 # Fine-tuning starts from good weights: its learning rate is a tenth of the first one.
 _GENTLER = 0.1
+# Settings that decide how far back a network sees.
+_REACH = {"layers", "patterns", "lags"}
 
 log = logging.getLogger("logsparse")
 
@@ -200,7 +202,7 @@ class LogSparse(Configured):
         steps
             Number of training steps; as many as for `fit` if left out.
         minutes
-            Time limit; that of `fit` if left out.
+            Time limit; that of `fit` if it and `steps` are left out.
         lr
             Highest learning rate; a tenth of that of `fit` if left out.
 
@@ -216,7 +218,7 @@ class LogSparse(Configured):
         """
         self.check()
         run = None if folder is None else _run_folder(folder)
-        limits = {"steps": steps, "minutes": self.minutes if minutes is None else minutes, "lr": lr}
+        limits = {"steps": steps, "minutes": self.minutes if minutes is steps is None else minutes, "lr": lr}
         given = {name: check_setting(name, value) for name, value in limits.items() if value is not None}
         panel = self._read(data)
         if until is not None:
@@ -238,7 +240,8 @@ class LogSparse(Configured):
     def _fit(self, panel: Panel, plan: Plan | None = None, folder: Path | None = None) -> None:
         plan = self.plan(panel) if plan is None else plan
         config, known, features = plan.config, plan.known, plan.data.features
-        if (self.config is not None or self._changes()) and isinstance(plan.network, Transformer):
+        chosen = self.config is not None or _REACH & self._changes().keys()
+        if chosen and isinstance(plan.network, Transformer):
             warn_of_depth(config)
 
         def fresh(seed: int) -> Network:
@@ -277,7 +280,10 @@ class LogSparse(Configured):
                 return Training(network, data, config.train, seed=seed, folder=place, ranks=ranks, verbose=self.verbose)
 
             best = best_of(run, seeds)
-        self.network_, self.history_ = best.network, replace(best.history, planned=max(best.steps, lacking))
+        self.network_, self.history_ = best.network, best.history
+        if lacking > best.steps:
+            before = "" if best.history.ended == INTERRUPTED else f", after a training that lacked {lacking:,}"
+            self.history_ = replace(best.history, planned=lacking, ended=best.history.ended + before)
         if self.history_.warning and ranks.leads:
             log.warning(self.history_.warning)
         self.network_.fill_unknown()

@@ -132,9 +132,11 @@ class TrainingHistory:
     @classmethod
     def from_dict(cls, facts: Any) -> Self:
         """Return what `asdict` was given; any other value raises a KeyError, TypeError, ValueError or OverflowError."""
+        # Rows first: what is not a dict raises one of these errors here.
+        rows = [{name: float(row[name]) for name in _ROW} for row in facts["rows"]]
         planned = facts.get("planned")
         return cls(
-            rows=[{name: float(row[name]) for name in _ROW} for row in facts["rows"]],
+            rows=rows,
             seconds=float(facts["seconds"]),
             best=None if facts["best"] is None else float(facts["best"]),
             ended=str(facts["ended"]),
