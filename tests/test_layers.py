@@ -19,7 +19,8 @@ ORDER = [
     "attention.pattern", "attention.inputs", "attention.native",
     "model.inverse_cdf", "model.likelihood", "config", "presets",
     "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.features",
-    "data.files", "data.grid", "data.frame", "data.series_index", "data.windows", "defaults", "progress",
+    "data.files", "data.grid", "data.frame", "data.health", "data.findings",
+    "data.series_index", "data.windows", "defaults", "progress",
     "pictures",
     "attention.draw", "attention.plain", "attention.triton",
     "attention.attend", "attention.layer", "attention.step", "attention.triton_kernels",
@@ -30,7 +31,7 @@ ORDER = [
     "forecast", "learned", "forecaster",
     "baselines.deepar", "baselines.deepstate", "baselines.estimate", "baselines.naive", "baselines.classical",
     "baselines.trmf", "registry",
-    "evaluation.backtest", "evaluation.metrics",
+    "evaluation.backtest", "evaluation.check", "evaluation.metrics",
     "reporting.numbers", "reporting.charts", "reporting.report",
     "commands.options", "commands.attend", "commands.backtest", "commands.check", "commands.pattern",
     "commands.predict", "commands.report", "commands.score", "commands.settings", "commands.fit",
@@ -43,7 +44,7 @@ ORDER = [
 
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
-    "data.panel", "data.times", "data.columns", "data.files", "data.grid", "data.frame", "forecast",
+    "data.panel", "data.times", "data.columns", "data.files", "data.grid", "data.frame", "data.health", "forecast",
     "attention.maps", "evaluation.backtest", "evaluation.metrics", "reporting.numbers", "reporting.report",
     "commands.options", "paper.electricity", "paper.traffic", "paper.solar", "paper.wind", "paper.m4",
     "paper.prepare", "paper.experiment",

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from logsparse.baselines.trmf import TRMF
     from logsparse.config import Config, ModelConfig, TrainConfig
     from logsparse.data.frame import to_panel
+    from logsparse.data.health import Health
     from logsparse.data.panel import Panel
     from logsparse.errors import ConfigError, DataError, LogsparseError, NotFittedError
     from logsparse.evaluation.backtest import backtest
+    from logsparse.evaluation.check import check
     from logsparse.evaluation.metrics import crps_samples, score
     from logsparse.forecast import Diagnostics, Forecast, Forecaster
     from logsparse.forecaster import LogSparse
@@ -36,6 +38,7 @@ _HOMES = {
     "ConvAttention": "attention.layer",
     "attend": "attention.attend",
     "backtest": "evaluation.backtest",
+    "check": "evaluation.check",
     "Config": "config",
     "ModelConfig": "config",
     "TrainConfig": "config",
@@ -47,6 +50,7 @@ _HOMES = {
     "TRMF": "baselines.trmf",
     "to_panel": "data.frame",
     "Panel": "data.panel",
+    "Health": "data.health",
     "ConfigError": "errors",
     "DataError": "errors",
     "LogsparseError": "errors",
@@ -76,6 +80,7 @@ __all__ = [
     "Diagnostics",
     "Forecast",
     "Forecaster",
+    "Health",
     "LogSparse",
     "LogsparseError",
     "ModelConfig",
@@ -85,6 +90,7 @@ __all__ = [
     "TrainConfig",
     "attend",
     "backtest",
+    "check",
     "crps_samples",
     "load",
     "patterns",

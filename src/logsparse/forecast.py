@@ -14,13 +14,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logsparse.data.columns import ID, TIME, Columns, ColumnSpec, validate_columns
-from logsparse.data.frame import Data, join_future, to_panel
+from logsparse.data.columns import ID, TIME, Columns, ColumnSpec
+from logsparse.data.findings import screen
+from logsparse.data.frame import Data, join_future, read_like, read_panel, refuse_empty
 from logsparse.data.grid import to_native
+from logsparse.data.health import Health, OnBad, warn
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.series_index import check_columns, pack_panel, unpack_panel
-from logsparse.data.times import When, clock_time, stamps
-from logsparse.errors import ConfigError, DataError, NotFittedError, StepUnknownError, a_path, shown, suggest, whole
+from logsparse.data.times import When, stamps
+from logsparse.errors import ConfigError, DataError, NotFittedError, a_path, shown, suggest, whole
 from logsparse.params import LEVELS, Levels, Parameters, check_levels
 from logsparse.process import refuse_forked
 
@@ -315,10 +317,23 @@ class Forecaster(Parameters, ABC):
         levels = self.check_quantiles(quantiles)
         return self._forecast(self.history(data, future), levels)
 
-    def predict(self, data: Data | None = None, *, quantiles: Levels | None = None, future: Data | None = None) -> Any:
+    def predict(
+        self,
+        data: Data | None = None,
+        *,
+        quantiles: Levels | None = None,
+        future: Data | None = None,
+        on_bad: OnBad = "warn",
+    ) -> Any:
         """Forecast as `forecast` does, and return a frame without samples.
 
-        Parameters and errors are those of `forecast`.
+        Parameters
+        ----------
+        data, quantiles, future
+            As for `forecast`, whose errors are raised here too.
+        on_bad
+            Series whose data have a bad finding (see `check`) are forecast, and one line is logged ("warn"), are left
+            out ("skip"), or raise DataError ("fail").
 
         Returns
         -------
@@ -326,23 +341,27 @@ class Forecaster(Parameters, ABC):
             Of the library that the data came in: unique_id, ds, mean, q0.1 ... q0.9, one row per series and step.
         """
         levels = self.check_quantiles(quantiles)
-        (summary,) = self.summaries([self.history(data, future)], levels)
+        past, health = self.screened(data, on_bad)
+        warn(health, on_bad)
+        (summary,) = self.summaries([self.history(past, future)], levels)
         return summary.frame()
+
+    def screened(self, data: Data | None, on_bad: OnBad) -> tuple[Panel, Health]:
+        """Return the data to forecast from, without the series that `on_bad` leaves out, and what was found."""
+        self.check()
+        return screen(self._read(data), self.panel_, self.learned_until(), on_bad)
 
     def summaries(self, histories: Sequence[Panel], levels: tuple[float, ...]) -> Iterator[Forecast]:
         """Forecast each history; a subclass may leave out samples, or forecast all histories at once."""
         return (self._forecast(history, levels) for history in histories)
 
     def _read(self, data: Data | None) -> Panel:
-        """Return the data as a panel, read as the fitted ones were; None: the fitted panel."""
+        """Return the data as a panel, read as the fitted ones were, empty series included; None: the fitted panel."""
         if not hasattr(self, "panel_"):
             raise NotFittedError(self)
-        try:
-            panel = self.panel_ if data is None else to_panel(data, **self.columns_)
-        except StepUnknownError:
-            # A history of single values does not show its step; it can only be the fitted one.
-            assumed: Columns = {**self.columns_, "freq": str(self.panel_.freq)}
-            panel = to_panel(data, **assumed)  # type: ignore[arg-type]
+        panel = self.panel_ if data is None else read_like(data, self.panel_, self.columns_)
+        if data is None and np.isnan(panel.values).all():
+            raise DataError.no_history()
         if panel.freq != self.panel_.freq:
             raise DataError(
                 "New data must have the step that was fitted.",
@@ -370,9 +389,10 @@ class Forecaster(Parameters, ABC):
         """
         from logsparse.folder import ModelFolder, as_tensors, write
 
-        panel = self._read(None)
+        if not hasattr(self, "panel_"):
+            raise NotFittedError(self)
         place = a_path("A model is saved to the path of a folder.", path, hint='write save("model").')
-        facts, values = pack_panel(panel, self._remembered() if history else 1)
+        facts, values = pack_panel(self.panel_, self._remembered() if history else 1)
         learned, arrays = self._state()
         # A step that was inferred stays inferred, so that later data of another step are refused, not resampled.
         freq = {"freq": facts["freq"]} if self.columns_.get("freq") is not None else {}
@@ -421,29 +441,10 @@ class Forecaster(Parameters, ABC):
         """Return the panel to forecast from: the fitted one, or `data`, with the future values of its covariates."""
         self.check()
         panel = self._read(data)
-        if data is None and np.isnan(panel.values).all():
-            raise DataError(
-                "A model that was saved without history forecasts from one that is given.",
-                got="no history",
-                hint="predict(frame) with the last steps of each series, or save(history=True).",
-            )
-        if future is not None and not panel.covariates:
-            raise ConfigError(
-                "Future values are for covariates named at fit.",
-                got="future=, and no covariates",
-                hint="fit(frame, covariates=[...]) first, or leave future= out.",
-            )
-        if panel.covariates:
-            panel = join_future(panel, future, self.horizon, **self.columns_)
-        return panel
+        refuse_empty(panel)
+        known = future is not None or panel.covariates
+        return join_future(panel, future, self.horizon, **self.columns_) if known else panel
 
     def diagnostics(self) -> Diagnostics:
         """Return the settings; a forecaster that is trained adds its losses and a picture of its attention."""
         return Diagnostics(self.settings())
-
-
-def read_panel(data: Data, until: When | None, columns: Columns) -> tuple[Panel, Columns]:
-    """Return the data up to `until` as a panel, and the columns that were named, checked."""
-    given = validate_columns(columns)
-    panel = to_panel(data, **given)
-    return (panel if until is None else panel.until(clock_time(panel, until))), given

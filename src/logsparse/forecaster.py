@@ -18,7 +18,7 @@ from logsparse.config import Config, Method
 from logsparse.data.calendar import Freq
 from logsparse.data.columns import Columns
 from logsparse.data.features import Features
-from logsparse.data.frame import Data, to_panel
+from logsparse.data.frame import Data, read_panel, refuse_empty, to_panel
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.sampler import Pairs
 from logsparse.data.series_index import SeriesIndex
@@ -26,7 +26,7 @@ from logsparse.data.times import When, clock_time
 from logsparse.data.windows import Windows
 from logsparse.defaults import check_agrees, recommend, seen_values, warn_of_depth
 from logsparse.errors import ConfigError, NotFittedError, a_path, above_zero, truth, whole
-from logsparse.forecast import Diagnostics, Forecast, Forecaster, read_panel
+from logsparse.forecast import Diagnostics, Forecast, Forecaster
 from logsparse.learned import Learned, Plan, encode
 from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
@@ -230,6 +230,7 @@ class LogSparse(Forecaster):
         self.check()
         run = None if folder is None else _run_folder(folder)
         panel = self._read(data)
+        refuse_empty(panel)
         if until is not None:
             panel = panel.until(clock_time(panel, until))
         known = self.series_index_.joined(panel, learned_from(panel, self.config_))

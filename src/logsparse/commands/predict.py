@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from logsparse.commands.options import (
+    FINDINGS,
     Future,
     History,
     MethodName,
@@ -16,8 +17,15 @@ from logsparse.commands.options import (
     given,
     listed,
     print_rows,
+    say,
     write_table,
 )
+
+if TYPE_CHECKING:
+    from logsparse.data.health import OnBad
+
+# Series that are listed as left out.
+LISTED = 20
 
 
 def predict(
@@ -30,17 +38,29 @@ def predict(
     ] = None,
     method: MethodName = None,
     future: Future = None,
+    on_bad: Annotated[
+        str,
+        typer.Option(
+            help="what to do with series that have a bad finding (see `logsparse check`): warn, skip them (exit code 3 "
+            "if there are any), or fail (nothing is written)"
+        ),
+    ] = "warn",
 ) -> None:
-    """Forecast the next steps. They follow the end of DATA, or of the data that MODEL was fitted on."""
+    """Forecast the next steps. They follow the end of DATA, or of the data that MODEL was fitted on.
+
+    Exit codes: 0 if all series were forecast, 3 if --on-bad skip left out some, 2 for an error.
+    """
     from logsparse.data.columns import ID, TIME
-    from logsparse.data.grid import from_native
     from logsparse.registry import load
 
     check_out(out)
     _check_separate(out, model, data, future)
-    levels = None if quantiles is None else _levels(quantiles)
+    asked = None if quantiles is None else _levels(quantiles)
     forecaster = load(model, **given(samples=samples, method=method))
-    table, _ = from_native(forecaster.predict(data, quantiles=levels, future=future), ids=ID)
+    levels = forecaster.check_quantiles(asked)
+    past, health = forecaster.screened(data, cast("OnBad", on_bad))
+    (forecast,) = forecaster.summaries([forecaster.history(past, future)], levels)
+    table = forecast.table()
     write_table(table, out)
     rows = [
         ("series", f"{table[ID].n_unique():,}"),
@@ -48,6 +68,16 @@ def predict(
         ("columns", ", ".join(table.columns)),
     ]
     print_rows(rows)
+    skipped = health.only("bad").reasons() if on_bad == "skip" else []
+    for reason in skipped[:LISTED]:
+        say(f"not forecast: {reason}")
+    if len(skipped) > LISTED:
+        say(f"and {len(skipped) - LISTED:,} more")
+    rest = health.only("warning") if on_bad == "skip" else health
+    if not rest.ok:
+        say(rest.summary() + (f"; `logsparse check {data} --model {model}` lists them" if data else ""))
+    if skipped:
+        raise typer.Exit(FINDINGS)
 
 
 def _check_separate(out: Path, model: Path, data: Path | None, future: Path | None) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 
 from logsparse.data.calendar import Ints
-from logsparse.data.columns import Columns, ColumnSpec, refuse_duplicates, require
+from logsparse.data.columns import Columns, ColumnSpec, refuse_duplicates, require, validate_columns
 from logsparse.data.files import (
     BYTES_PER_CELL,
     BYTES_PER_CELL_READ,
@@ -44,8 +44,8 @@ from logsparse.data.grid import (
     scan_native,
 )
 from logsparse.data.panel import Floats, Origin, Panel
-from logsparse.data.times import looks_like_times, on_clock
-from logsparse.errors import DataError
+from logsparse.data.times import When, clock_time, looks_like_times, on_clock
+from logsparse.errors import ConfigError, DataError, StepUnknownError
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
@@ -108,6 +108,14 @@ def to_panel(data: Data, **columns: Unpack[Columns]) -> Panel:
     ('a', 'b')
 
     """
+    panel = with_empty(data, **columns)
+    if not isinstance(data, Panel):
+        refuse_empty(panel)
+    return panel
+
+
+def with_empty(data: Data, **columns: Unpack[Columns]) -> Panel:
+    """Read as `to_panel` does, but keep series without any value, as all NaN."""
     spec = ColumnSpec.of(columns)
     if isinstance(data, Panel):
         return data
@@ -264,13 +272,8 @@ def _trim_leading_gaps(panel: Panel) -> Panel:
     late_S = np.zeros(len(panel), np.int64)
     for series in np.flatnonzero(np.isnan(panel.values[panel.indptr[:-1]])).tolist():
         seen = ~np.isnan(panel[series])
-        if not seen.any():
-            raise DataError(
-                "Every series must have at least one value.",
-                got=f"none in series {panel.ids[series]!r}",
-                hint="drop that series.",
-            )
-        late_S[series] = panel.freq.restart(int(panel.starts[series]), int(np.argmax(seen)))
+        if seen.any():
+            late_S[series] = panel.freq.restart(int(panel.starts[series]), int(np.argmax(seen)))
     if not late_S.any():
         return panel
     indptr = np.concatenate([[0], np.cumsum(panel.lengths - late_S)])
@@ -291,6 +294,33 @@ def _trim_leading_gaps(panel: Panel) -> Panel:
     )
 
 
+def refuse_empty(panel: Panel) -> None:
+    """Raise for the first series without any value."""
+    for series in np.flatnonzero(np.isnan(panel.values[panel.indptr[:-1]])).tolist():
+        if np.isnan(panel[series]).all():
+            raise DataError(
+                "Every series must have at least one value.",
+                got=f"none in series {panel.ids[series]!r}",
+                hint="drop that series.",
+            )
+
+
+def read_panel(data: Data, until: When | None, columns: Columns) -> tuple[Panel, Columns]:
+    """Return the data up to `until` as a panel, and the columns that were named, checked."""
+    given = validate_columns(columns)
+    panel = to_panel(data, **given)
+    return (panel if until is None else panel.until(clock_time(panel, until))), given
+
+
+def read_like(data: Data, fitted: Panel, columns: Columns) -> Panel:
+    """Read data as those of a fitted panel were read; series without any value are kept."""
+    try:
+        return with_empty(data, **columns)
+    except StepUnknownError:
+        # A history of single values does not show its step; it can only be the fitted one.
+        return with_empty(data, **{**columns, "freq": str(fitted.freq)})
+
+
 @dataclass(frozen=True)
 class _FutureRows:
     """Rows within the horizon: number of the series, steps after its end, and row of the table."""
@@ -308,6 +338,12 @@ def join_future(panel: Panel, future: Data | None, horizon: int, **columns: Unpa
     if future is None and (panel.stored >= panel.lengths + horizon).all():
         return panel
     names = list(panel.covariates)
+    if not names:
+        raise ConfigError(
+            "Future values are for covariates named at fit.",
+            got="future=, and no covariates",
+            hint="fit(frame, covariates=[...]) first, or leave future= out.",
+        )
     if future is None:
         raise DataError(
             f"The covariates {', '.join(names)} must be known for the {horizon} steps to forecast.",

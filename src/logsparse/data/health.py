@@ -1,279 +1,266 @@
-"""Panel -> findings about its data: stale, frozen, empty, missing, new or unlike its own past, per series.
+"""Findings about the series of a panel -> Health, as text, frame, JSON and HTML; the panel without its bad series.
 
-Every rule reads the last steps of all series at once. `logsparse.check`, the command `check`, `predict(on_bad=...)` and
-the report read the findings.
+data/findings makes the findings; `logsparse.check`, the command `check`, `predict(on_bad=)` and the report show them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
-from typing import Literal
+import html
+import json
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
+from typing import Any, Literal, get_args
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from logsparse.checks import above_zero, whole
-from logsparse.data.calendar import Ints
+from logsparse.data.frame import refuse_empty
+from logsparse.data.grid import Library, to_native
 from logsparse.data.panel import Panel, SeriesId
-from logsparse.data.times import stamps
+from logsparse.errors import ConfigError, DataError, shown, suggest
 
-# S series, T last steps that the rules read (NaN before a series begins and where nothing was observed), K seasons
+log = logging.getLogger("logsparse")
 
 Severity = Literal["bad", "warning"]
-Bools = NDArray[np.bool_]
-Doubles = NDArray[np.float64]
+OnBad = Literal["warn", "skip", "fail"]
 
-SENTINELS = (-9999.0, -999.0, -99.0, -99999.0, -999999.0, 9999.0, 99999.0, 999999.0, 65535.0, -32768.0)
-"""Values that loggers write for "no value". One counts only far outside the range of its series."""
-_SEASONS = 12
-"""How many seasons before the end are read."""
-_SHORTEST_SEASON = 6
-_SEASONS_OF_LEVEL = 4
-"""Seasons before the last one that a change of level is measured against."""
-_LARGE_CHANGE = 0.5
-_MOST = 0.5
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rules:
-    """Thresholds of the findings. Steps are those of the data; None stands for one season."""
-
-    stale: int | None = None
-    """Steps that the last value of a series may be older than the newest of all series, or than `now`."""
-    flat: int | None = None
-    """Last values in a row that may be equal, in a series that has no such stretch earlier."""
-    gaps: float = 0.2
-    """Share of the last steps that may be missing."""
-    outlier: float = 10.0
-    """Distance from the median in widths of the middle 80 % from which a value is an outlier."""
-    level: float = 6.0
-    """Change of the mean of the last season, in standard deviations of the seasons before it."""
-
-    def __post_init__(self) -> None:
-        for name in ("stale", "flat"):
-            if getattr(self, name) is not None:
-                whole(name, getattr(self, name), hint="count the steps.")
-        for name in ("gaps", "outlier", "level"):
-            above_zero(name, getattr(self, name), hint="write a number such as 0.2.")
+KINDS = (
+    "step", "zone", "missing", "empty", "stale", "flat", "sentinel", "gaps", "outlier", "level", "new",
+)  # fmt: skip
+"""Kinds of findings, in the order in which they are listed."""
+# Rows of a notebook's table, and findings that an error names.
+_ROWS, _NAMED = 20, 3
+# A larger number of missing series is not searched for renamed ones.
+_SEARCHED = 50
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong with one series."""
+    """One thing that is wrong with one series, or with all of them."""
 
-    series: SeriesId
+    series: SeriesId | None
+    """None: all series."""
     kind: str
+    """One of `KINDS`."""
     severity: Severity
     """`bad`: a forecast from these data means nothing. `warning`: look at it."""
     since: str
-    """First step concerned, as the data write times; empty where there is none."""
+    """Time of the first step concerned (of `stale`: the last value), as the data write times; may be empty."""
     text: str
 
     def __str__(self) -> str:
-        return f"{self.series}: {self.text}"
+        return self.text if self.series is None else f"{self.series}: {self.text}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Health:
-    """What `check` found, worst first."""
+    """What `check` found in the data, worst first.
+
+    Parameters
+    ----------
+    series
+        Number of series that were read.
+    findings
+        Findings with `series`, `kind`, `severity` ("bad" or "warning"), `since` and `text`.
+    library
+        Library of the frame that `frame` returns.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import logsparse as ls
+    >>> values = [float(t % 7) for t in range(70)]
+    >>> frame = pl.DataFrame({"unique_id": "a", "ds": range(70), "y": [*values[:50], -9999.0, *values[51:]]})
+    >>> health = ls.check(frame)
+    >>> health
+    Health(1 series, 1 with findings: 1 sentinel)
+    >>> health.bad
+    ('a',)
+    >>> print(health)
+    1 of 1 series has findings: 1 sentinel
+    bad      sentinel  a: -9999 in 1 of its 70 steps, from 50: it looks like a mark for a missing value
+    """
 
     series: int
     findings: tuple[Finding, ...]
+    library: Library = "polars"
+
+    def __post_init__(self) -> None:
+        order = {kind: number for number, kind in enumerate(KINDS)}
+        ranked = sorted(self.findings, key=lambda finding: (finding.severity != "bad", order[finding.kind]))
+        object.__setattr__(self, "findings", tuple(ranked))
 
     def __repr__(self) -> str:
-        kinds = {finding.kind: 0 for finding in self.findings}
-        for finding in self.findings:
-            kinds[finding.kind] += 1
-        counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "nothing found"
-        return f"Health({self.series:_} series: {counted})"
+        return f"Health({self.series:_} series, {self._counts()})"
 
-    def __bool__(self) -> bool:
+    def __str__(self) -> str:
+        return "\n".join([self.summary(), *self.lines()])
+
+    def _repr_html_(self) -> str:
+        """Return the first findings as a table, for notebooks."""
+        cells = "".join(
+            f"<tr>{''.join(f'<td>{html.escape(str(value))}</td>' for value in _row(finding).values())}</tr>"
+            for finding in self.findings[:_ROWS]
+        )
+        heads = "".join(f"<th>{field.name}</th>" for field in fields(Finding))
+        more = len(self.findings) - _ROWS
+        table = f"<table><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table>" if self.findings else ""
+        return f"<p>{html.escape(self.summary())}</p>{table}{f'<p>and {more:,} more</p>' if more > 0 else ''}"
+
+    @property
+    def ok(self) -> bool:
         """True if nothing was found."""
         return not self.findings
 
     @property
     def bad(self) -> tuple[SeriesId, ...]:
-        """Series with a finding that makes their forecast meaningless, each once."""
-        return tuple(dict.fromkeys(finding.series for finding in self.findings if finding.severity == "bad"))
+        """Series with a finding that makes their forecast meaningless, each once; those that are missing included."""
+        found = (finding.series for finding in self.findings if finding.severity == "bad")
+        return tuple(dict.fromkeys(series for series in found if series is not None))
 
-    def table(self) -> pl.DataFrame:
-        """One row per finding: series, kind, severity, since, text."""
+    def worst(self) -> Severity | None:
+        """Return the highest severity that was found; None if nothing was."""
+        return self.findings[0].severity if self.findings else None
+
+    def summary(self) -> str:
+        """Return one sentence: how many series have findings, and of which kinds."""
+        if self.ok:
+            return f"{self.series:,} series, nothing found"
+        concerned = {finding.series for finding in self.findings} - {None}
+        verb = "has" if len(concerned) == 1 else "have"
+        return f"{len(concerned):,} of {self._expected():,} series {verb} findings: {self._kinds()}"
+
+    def lines(self, most: int | None = None) -> list[str]:
+        """Return one line per finding, worst first; after `most` of them, how many more there are."""
+        lines = [f"{finding.severity:<7}  {finding.kind:<8}  {finding}" for finding in self.findings[:most]]
+        return lines + ([f"and {len(self.findings) - most:,} more"] if most and len(self.findings) > most else [])
+
+    def reasons(self) -> list[str]:
+        """Return one line per series with all that was found in it."""
+        texts: dict[SeriesId | None, list[str]] = {}
+        for finding in self.findings:
+            texts.setdefault(finding.series, []).append(f"{finding.kind}: {finding.text}")
+        return [f"{'all series' if name is None else name}: {'; '.join(found)}" for name, found in texts.items()]
+
+    def only(self, severity: Severity) -> Health:
+        """Return the findings of one severity."""
+        return replace(self, findings=tuple(finding for finding in self.findings if finding.severity == severity))
+
+    def frame(self) -> Any:
+        """Return one row per finding, in the library that the data came in: series, kind, severity, since, text."""
         names = [field.name for field in fields(Finding)]
-        rows = [asdict(finding) | {"series": str(finding.series)} for finding in self.findings]
-        return pl.DataFrame({name: [row[name] for row in rows] for name in names}, dict.fromkeys(names, pl.String))
+        rows = [asdict(finding) for finding in self.findings]
+        whole_numbers = any(isinstance(row["series"], int) for row in rows)
+        kinds = dict.fromkeys(names, pl.String()) | ({"series": pl.Int64()} if whole_numbers else {})
+        return to_native(pl.DataFrame({n: [row[n] for row in rows] for n in names}, kinds), self.library)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, texts and lists: series, the series with a bad finding, and all findings."""
+        findings = [asdict(finding) for finding in self.findings]
+        return {"series": self.series, "worst": self.worst(), "bad": list(self.bad), "findings": findings}
+
+    def to_json(self) -> str:
+        """Return `to_dict` as one JSON document."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=2)
+
+    def _expected(self) -> int:
+        return self.series + len({finding.series for finding in self.findings if finding.kind == "missing"})
+
+    def _kinds(self) -> str:
+        counts = Counter(finding.kind for finding in self.findings)
+        return ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+
+    def _counts(self) -> str:
+        concerned = {finding.series for finding in self.findings}
+        return f"{len(concerned):_} with findings: {self._kinds()}" if self.findings else "nothing found"
 
 
-@dataclass(frozen=True)
-class _Recent:
-    """The last steps of all series, aligned at each series' own end, and what the rules derive from them once."""
-
-    panel: Panel
-    values_ST: Doubles
-    season: int
-    rules: Rules
-    sorted_ST: Doubles
-    """Each row in rising order, NaN last."""
-    count_S: Ints
-    """Observed values per row."""
-
-    @classmethod
-    def of(cls, panel: Panel, rules: Rules) -> _Recent:
-        # A step of its own kind (weeks, integers) has no season: then a handful of steps serves.
-        season = max(panel.freq.season, _SHORTEST_SEASON)
-        values_ST = _last(panel, _SEASONS * season)
-        count_S = (~np.isnan(values_ST)).sum(1)
-        return cls(panel, values_ST, season, rules, np.sort(values_ST, axis=1), count_S)
-
-    def quantile(self, level: float) -> Doubles:
-        """(S,): of the observed values; NaN where there are none."""
-        last_S = np.maximum(self.count_S - 1, 0)
-        return np.asarray(self.sorted_ST[np.arange(len(self.count_S)), np.round(level * last_S).astype(np.int64)])
-
-    def finding(self, series: int, kind: str, severity: Severity, steps_back: int, text: str) -> Finding:
-        """`steps_back` counts from the last visible step of the series; what it stands for comes first in the text."""
-        panel = self.panel
-        time = panel.freq.add(panel.starts[[series]], panel.lengths[[series]] - 1 - steps_back)
-        since = str(stamps(panel, time)[0])
-        return Finding(panel.ids[series], kind, severity, since, text.format(since=since))
+def _row(finding: Finding) -> dict[str, Any]:
+    return asdict(finding) | {"series": "all" if finding.series is None else finding.series}
 
 
-def findings_of(panel: Panel, rules: Rules, now: int | None = None) -> tuple[Finding, ...]:
-    """Return what is wrong with the last steps of every series; series without a value get one finding, `empty`."""
-    recent = _Recent.of(panel, rules)
-    found = [*_stale(recent, now), *(finding for rule in _RULES for finding in rule(recent))]
-    # Whatever else is wrong with a series moves its level too.
-    explained = {finding.series for finding in found}
-    return worst_first([*found, *(finding for finding in _level(recent) if finding.series not in explained)])
+def against(panel: Panel, fitted: Panel, learned: Collection[SeriesId]) -> list[Finding]:
+    """Compare the series of a panel with those a model was last fitted on, and with all that it has learned from."""
+    here, known = set(panel.ids), set(learned)
+    new = [name for name in panel.ids if name not in known]
+    gone = [name for name in fitted.ids if name not in here]
+    near = {name: get_close_matches(str(name), [str(other) for other in new], n=1) for name in gone[:_SEARCHED]}
+    ends = dict(zip(fitted.ids, fitted.ends().tolist(), strict=True))
+    found: list[Finding] = []
+    for name in gone:
+        renamed = f"; {near[name][0]!r} is new: was it renamed?" if near.get(name) else ""
+        text = f"the model was fitted on it up to {fitted.freq.show(ends[name])}, and the data have no row of it"
+        found.append(Finding(name, "missing", "bad", "", text + renamed))
+    counts = dict(zip(panel.ids, panel.lengths.tolist(), strict=True))
+    for name in new:
+        text = (
+            f"not among the {len(known):,} series of the model: its forecast rests on its own {counts[name]:,} steps "
+            "and on what the model learned from the others"
+        )
+        found.append(Finding(name, "new", "warning", "", text))
+    return found
 
 
-def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(sorted(findings, key=lambda finding: finding.severity != "bad"))
+def unlike(panel: Panel, fitted: Panel) -> list[Finding]:
+    """Compare the step and the time zone of a panel with those of the data a model was fitted on."""
+    found: list[Finding] = []
+    if panel.freq != fitted.freq:
+        text = f"steps of {panel.freq}, the model was fitted on steps of {fitted.freq}"
+        found.append(Finding(None, "step", "bad", "", text))
+    ours, theirs = panel.origin.zone, fitted.origin.zone
+    if ours != theirs and panel.freq.kind != "index":
+        # Between two zones an instant is the same; without a zone nobody knows the hour of the day.
+        severity: Severity = "warning" if ours and theirs else "bad"
+        text = f"times in {ours or 'no time zone'}, the model was fitted on times in {theirs or 'no time zone'}"
+        found.append(Finding(None, "zone", severity, "", text))
+    return found
 
 
-def _last(panel: Panel, steps: int) -> Doubles:
-    """The last `steps` visible values of every series, NaN before a series begins."""
-    steps = min(steps, int(panel.lengths.max()))
-    back_T = np.arange(-steps, 0)
-    at_ST = panel.lengths[:, None] + back_T
-    cells_ST = panel.indptr[:-1, None] + np.maximum(at_ST, 0)
-    return np.where(at_ST < 0, np.nan, panel.values[cells_ST]).astype(np.float64)
-
-
-def _trailing(true_ST: Bools) -> Ints:
-    """How many of the last cells of each row are True."""
-    false_ST = ~true_ST[:, ::-1]
-    return np.where(false_ST.any(1), false_ST.argmax(1), true_ST.shape[1])
-
-
-def _stale(recent: _Recent, now: int | None) -> Iterator[Finding]:
-    panel, limit = recent.panel, recent.rules.stale or recent.season
-    missing_S = _trailing(np.isnan(recent.values_ST))
-    last_S = panel.freq.add(panel.starts, panel.lengths - 1 - missing_S)
-    seen_S = recent.count_S > 0
-    if not seen_S.any():
+def warn(health: Health, on_bad: OnBad) -> None:
+    """Log one line if anything was found."""
+    if health.ok:
         return
-    usual = int(np.median(last_S[seen_S]))
-    behind_S = panel.freq.steps(last_S, np.full_like(last_S, usual))
-    # Series that end all over the calendar, as those of a collection do, are not late.
-    together = np.mean(np.abs(behind_S[seen_S]) <= limit) > _MOST
-    late_S = seen_S & together & (behind_S > limit)
-    age_S, than = behind_S, "that of most series"
-    if now is not None:
-        age_S, than = panel.freq.steps(last_S, np.full_like(last_S, now)), "now"
-        late_S |= seen_S & (age_S > limit)
-    for series in np.flatnonzero(late_S).tolist():
-        text = f"its last value is of {{since}}, {age_S[series]:,} steps older than {than}"
-        yield recent.finding(series, "stale", "bad", int(missing_S[series]), text)
+    left_out = [str(name) for name in health.bad] if on_bad == "skip" else []
+    more = f" and {len(left_out) - _NAMED:,} more" if len(left_out) > _NAMED else ""
+    names = f"; not forecast: {', '.join(left_out[:_NAMED])}{more}" if left_out else ""
+    log.warning("%s%s; logsparse.check(data, model=...) lists them", health.summary(), names)
 
 
-def _empty(recent: _Recent) -> Iterator[Finding]:
-    steps = recent.values_ST.shape[1]
-    for series in np.flatnonzero(recent.count_S == 0).tolist():
-        length = min(steps, int(recent.panel.lengths[series]))
-        yield recent.finding(series, "empty", "bad", length - 1, f"no value in its last {length:,} steps")
+def check_on_bad(on_bad: object) -> None:
+    """Raise for a word that is not one of those of `OnBad`."""
+    words = get_args(OnBad)
+    if on_bad not in words:
+        raise ConfigError(
+            "on_bad must be warn, skip or fail.", got=shown(on_bad), hint=suggest(on_bad, words, "leave it out.")
+        )
 
 
-def _flat(recent: _Recent) -> Iterator[Finding]:
-    """The last values are all equal, for longer than a season and than twice any such stretch before."""
-    values_ST = recent.values_ST
-    limit = recent.rules.flat or recent.season
-    equal_ST = values_ST[:, 1:] == values_ST[:, :-1]
-    # Missing steps at the end are the concern of other rules.
-    gap_S = _trailing(np.isnan(values_ST))
-    for series in np.flatnonzero(recent.count_S > limit).tolist():
-        equal_T = equal_ST[series, : equal_ST.shape[1] - int(gap_S[series])]
-        run = int(_trailing(equal_T[None])[0]) + 1
-        if run <= limit or run >= recent.count_S[series]:
-            continue
-        breaks = np.flatnonzero(~equal_T[: len(equal_T) - run + 1])
-        before = int(np.diff(breaks, prepend=-1).max()) if len(breaks) else 0
-        if run > 2 * before:
-            value, back = values_ST[series, -1 - int(gap_S[series])], int(gap_S[series]) + run - 1
-            yield recent.finding(
-                series, "flat", "bad", back, f"the same value, {value:g}, since {{since}}: {run:,} steps"
-            )
+def without_bad(panel: Panel, health: Health, on_bad: OnBad) -> Panel:
+    """Return the panel as `on_bad` asks: whole ("warn"), without its bad series ("skip"), or not at all ("fail")."""
+    if on_bad == "fail" and health.worst() == "bad":
+        raise DataError(
+            "No series may have a bad finding (on_bad is fail).",
+            got=_some([finding for finding in health.findings if finding.severity == "bad"]),
+            hint="repair or drop those series, or leave them out of the forecast with on_bad skip.",
+        )
+    if on_bad != "skip":
+        refuse_empty(panel)
+        return panel
+    bad = set(health.bad)
+    kept_S = np.array([name not in bad for name in panel.ids])
+    if not kept_S.any():
+        raise DataError(
+            "A forecast needs a series without a bad finding (on_bad is skip).",
+            got=_some(health.findings),
+            hint="check how the data were read; on_bad warn forecasts every series.",
+        )
+    return panel if kept_S.all() else panel.keep(kept_S)
 
 
-def _sentinel(recent: _Recent) -> Iterator[Finding]:
-    far_ST = _distance(recent) > 1
-    for series in np.flatnonzero(far_ST.any(1)).tolist():
-        where = np.flatnonzero(far_ST[series] & np.isin(recent.values_ST[series], SENTINELS))
-        if len(where):
-            value, count = recent.values_ST[series, where[-1]], len(where)
-            back = recent.values_ST.shape[1] - 1 - int(where[0])
-            text = f"{value:g} in {count:,} of its last steps, from {{since}}: it looks like a mark for a missing value"
-            yield recent.finding(series, "sentinel", "bad", back, text)
-
-
-def _outlier(recent: _Recent) -> Iterator[Finding]:
-    far_ST = (_distance(recent) > recent.rules.outlier) & ~np.isin(recent.values_ST, SENTINELS)
-    for series in np.flatnonzero(far_ST.any(1)).tolist():
-        where = np.flatnonzero(far_ST[series])
-        back = recent.values_ST.shape[1] - 1 - int(where[-1])
-        value = recent.values_ST[series, where[-1]]
-        text = f"{value:g} at {{since}} is far outside its usual range ({len(where):,} of its last values are)"
-        yield recent.finding(series, "outlier", "warning", back, text)
-
-
-def _distance(recent: _Recent) -> Doubles:
-    """(S, T): how far a value lies outside the middle 80 %, in widths of it; 0 in series that hardly vary."""
-    low_S, high_S = recent.quantile(0.1), recent.quantile(0.9)
-    width_S = np.where(high_S > low_S, high_S - low_S, np.nan)[:, None]
-    outside_ST = np.maximum(low_S[:, None] - recent.values_ST, recent.values_ST - high_S[:, None])
-    return np.asarray(np.nan_to_num(outside_ST / width_S))
-
-
-def _gaps(recent: _Recent) -> Iterator[Finding]:
-    """Steps before a series begins are no gaps, nor are those after its last value: they make it stale."""
-    lengths_S = np.minimum(recent.panel.lengths, recent.values_ST.shape[1])
-    missing_S = lengths_S - recent.count_S
-    share_S = missing_S / np.maximum(lengths_S, 1)
-    for series in np.flatnonzero((recent.count_S > 0) & (share_S > recent.rules.gaps)).tolist():
-        text = f"{missing_S[series]:,} of its last {lengths_S[series]:,} steps are missing ({share_S[series]:.0%})"
-        yield recent.finding(series, "gaps", "warning", int(lengths_S[series]) - 1, text)
-
-
-def _level(recent: _Recent) -> Iterator[Finding]:
-    """The mean of the last season is far from those of the seasons before it, compared with their own spread."""
-    seasons = recent.values_ST.shape[1] // recent.season
-    if seasons <= _SEASONS_OF_LEVEL:
-        return
-    blocks_SKT = recent.values_ST[:, -seasons * recent.season :].reshape(len(recent.panel), seasons, recent.season)
-    observed_SK = (~np.isnan(blocks_SKT)).sum(2)
-    mean_SK = np.nansum(blocks_SKT, axis=2) / np.maximum(observed_SK, 1)
-    mean_SK[observed_SK < recent.season / 2] = np.nan
-    before_SK, last_S = mean_SK[:, :-1], mean_SK[:, -1]
-    enough_S = ((~np.isnan(before_SK)).sum(1) >= _SEASONS_OF_LEVEL) & ~np.isnan(last_S)
-    for series in np.flatnonzero(enough_S).tolist():
-        known = before_SK[series][~np.isnan(before_SK[series])]
-        usual, spread = float(known.mean()), float(known.std())
-        change = float(last_S[series]) - usual
-        # Half its size as well: a steady series may move by many of its small deviations without a cause.
-        if abs(change) > recent.rules.level * spread and abs(change) > _LARGE_CHANGE * abs(usual):
-            text = f"a mean of {last_S[series]:g} in the {recent.season} steps from {{since}}, {usual:g} before"
-            yield recent.finding(series, "level", "warning", recent.season - 1, text)
-
-
-_RULES: tuple[Callable[[_Recent], Iterator[Finding]], ...] = (_empty, _flat, _sentinel, _gaps, _outlier)
+def _some(findings: Iterable[Finding]) -> str:
+    found = list(findings)
+    more = f"; and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
+    return "; ".join(map(str, found[:_NAMED])) + more

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,6 +172,27 @@ class Panel:
             got=f"series {self.ids[series]!r}, whose first value is at {self.freq.show(first)}, and a cutoff at "
             f"{self.freq.show(cutoff)}",
             hint="choose a later cutoff, fewer windows, or leave that series out.",
+        )
+
+    def keep(self, kept: NDArray[np.bool_]) -> Panel:
+        """Return the panel with those series only for which `kept` is True, one per series; values are copied."""
+        cells = np.repeat(kept, self.stored)
+
+        def some(one_per_series: Ints | NDArray[np.float64] | None) -> Any:
+            return None if one_per_series is None else one_per_series[kept]
+
+        return replace(
+            self,
+            values=self.values[cells],
+            indptr=np.concatenate([[0], np.cumsum(self.stored[kept])]),
+            lengths=self.lengths[kept],
+            ids=tuple(name for name, one in zip(self.ids, kept, strict=True) if one),
+            starts=self.starts[kept],
+            covariates={name: flat[cells] for name, flat in self.covariates.items()},
+            static={name: Static(column.codes[kept], column.categories) for name, column in self.static.items()},
+            numbers=some(self.numbers),
+            elapsed=some(self.elapsed),
+            units=some(self.units),
         )
 
     def to_last_value(self) -> Panel:
