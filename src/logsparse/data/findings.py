@@ -92,7 +92,8 @@ def _season(freq: Freq) -> int:
 
 
 def _window(panel: Panel) -> int:
-    return min(_SEASONS * _season(panel.freq), int(panel.lengths.max()))
+    # Two steps at least: rules compare neighbours.
+    return max(2, min(_SEASONS * _season(panel.freq), int(panel.lengths.max())))
 
 
 def _patience(freq: Freq) -> int:
@@ -213,7 +214,7 @@ def _flat(recent: _Recent) -> Iterator[Finding]:
             if seen[-1]:
                 text = f"the same value, {value}, in all of its {run:,} steps"
                 yield recent.finding(row, "flat", "warning", gap + run - 1, text)
-        elif run > 2 * _longest(before) and _share(before) ** run < _CHANCE:
+        elif run > 2 * _longest(before) and _share(before, seen[-1]) ** run < _CHANCE:
             text = f"the same value, {value}, since {{since}}: {run:,} steps"
             yield recent.finding(row, "flat", "bad", gap + run - 1, text)
 
@@ -224,9 +225,10 @@ def _longest(values: Floats) -> int:
     return int(np.diff(changes, prepend=0, append=len(values)).max())
 
 
-def _share(values: Floats) -> float:
-    """Estimate how often neighbours are equal, never as 0."""
-    return float((values[1:] == values[:-1]).sum() + 1) / (len(values) + 1)
+def _share(values: Floats, value: np.float32) -> float:
+    """Estimate how likely it is that the next value is this one again, never as 0."""
+    often = max((values[1:] == values[:-1]).sum(), (values == value).sum())
+    return float(often + 1) / (len(values) + 1)
 
 
 def _sentinel(recent: _Recent) -> Iterator[Finding]:
@@ -269,7 +271,7 @@ def _outlier(recent: _Recent) -> Iterator[Finding]:
         far_BT = (recent.values_BT < (low_B - width_B)[:, None]) | (recent.values_BT > (high_B + width_B)[:, None])
     for row in np.flatnonzero(far_BT.any(1)).tolist():
         where = np.flatnonzero(far_BT[row])
-        value, many = recent.values_BT[row, where[-1]], "" if len(where) == 1 else f", as are {len(where) - 1:,} before"
+        value, many = recent.values_BT[row, where[-1]], "" if len(where) == 1 else f"; earlier ones: {len(where) - 1:,}"
         text = f"{value:g} at {{since}} is far outside its usual range, {low_B[row]:g} to {high_B[row]:g}{many}"
         yield recent.finding(row, "outlier", "warning", recent.values_BT.shape[1] - 1 - int(where[-1]), text)
 

@@ -8,11 +8,14 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from logsparse import __version__
 from logsparse.data.columns import CUTOFF, ID, TIME
 from logsparse.data.files import check_writable
+from logsparse.data.findings import findings_of
+from logsparse.data.health import Health
 from logsparse.errors import ConfigError, DataError, a_path
 from logsparse.evaluation.metrics import STEP
 from logsparse.forecast import Forecaster
@@ -27,6 +30,7 @@ DASH = "\N{EN DASH}"
 LONGEST = 120
 # Most rows of a table.
 ROWS_SHOWN = 50
+FINDINGS_SHOWN = 10
 # Coverage this close to nominal counts as calibrated: a few weeks of data do not resolve smaller differences.
 TOLERANCE = 0.03
 # A larger ratio of errors is given as a multiple, not as a percentage.
@@ -169,6 +173,7 @@ def page(results: Results, model: Forecaster | None, title: str | None) -> Secti
         "fans": [_fan(results, shown, number) for number, shown in enumerate(shown_series(results))],
         "ranking": _label(results, results.ranking),
         **_diagnostics(model),
+        "health": None if model is None else _health(model),
         "tables": [
             *([_intervals(results)] if results.intervals else []),
             _by_series(results),
@@ -308,6 +313,20 @@ def _diagnostics(model: Forecaster | None) -> Section:
     return {"losses": losses, "attention": attention, "settings": flat(diagnostics.settings)}
 
 
+def _health(model: Forecaster) -> Section | None:
+    """Return the findings about the data that the model was fitted on; None if it has none of them."""
+    if not hasattr(model, "panel_") or bool(np.isnan(model.panel_.values).all()):
+        return None
+    health = Health(len(model.panel_), tuple(findings_of(model.panel_)))
+    rows = [
+        {"name": shortened(finding.series), "kind": finding.kind, "severity": finding.severity, "text": finding.text}
+        for finding in health.findings[:FINDINGS_SHOWN]
+    ]
+    more = len(health.findings) - len(rows)
+    note = f"The worst {len(rows)} of {len(health.findings):,} findings." if more else ""
+    return {"sentence": f"In the data that the model was fitted on: {health.summary()}.", "rows": rows, "note": note}
+
+
 def _by_series(results: Results) -> Section:
     table = results.by_series
     title = f"Scores per series, by {_label(results, results.ranking)}"
@@ -360,7 +379,8 @@ def report(results: Any, out: str | Path, *, model: Forecaster | None = None, ti
     out : str or Path
         File to write, a name in .html. An existing file is replaced once the new one is complete.
     model : Forecaster, optional
-        The forecaster that made the results. Adds its training losses, attention and settings to the page.
+        The forecaster that made the results. Adds its training losses, attention and settings, and the health
+        of its data, to the page.
     title : str, optional
         Heading of the page; "Forecast report" if left out.
 
