@@ -65,7 +65,8 @@ class Rules:
 def findings_of(panel: Panel, rules: Rules | None = None, now: int | None = None) -> list[Finding]:
     """Return what is wrong with the last steps of every series; `now` is a time on the panel's clock."""
     rules = rules or Rules()
-    found, last_S = [], np.empty(len(panel), np.int64)
+    found: list[Finding] = []
+    last_S = np.empty(len(panel), np.int64)
     size = max(1, _CELLS // _window(panel))
     for begin in range(0, len(panel), size):
         recent = _Recent.of(panel, np.arange(begin, min(begin + size, len(panel))), rules)
@@ -167,7 +168,7 @@ def _last(panel: Panel, series_B: Ints, steps: int) -> Doubles:
 def _trailing(true_BT: Bools) -> Ints:
     """Return how many of the last cells of each row are True."""
     false_BT = ~true_BT[:, ::-1]
-    return np.where(false_BT.any(1), false_BT.argmax(1), true_BT.shape[1])
+    return np.asarray(np.where(false_BT.any(1), false_BT.argmax(1), true_BT.shape[1]))
 
 
 def _empty(panel: Panel, last_S: Ints) -> Iterator[Finding]:

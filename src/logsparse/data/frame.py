@@ -318,7 +318,8 @@ def read_like(data: Data, fitted: Panel, columns: Columns) -> Panel:
         return with_empty(data, **columns)
     except StepUnknownError:
         # A history of single values does not show its step; it can only be the fitted one.
-        return with_empty(data, **{**columns, "freq": str(fitted.freq)})
+        assumed: Columns = {**columns, "freq": str(fitted.freq)}
+        return with_empty(data, **assumed)
 
 
 @dataclass(frozen=True)
