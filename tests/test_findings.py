@@ -141,6 +141,14 @@ def test_zeros_at_night_and_rare_sales_are_not_flat() -> None:
     assert found(np.zeros(400), freq="D") == []
 
 
+def test_a_stretch_like_one_before_is_not_flat() -> None:
+    def close_twice(values: Values) -> None:
+        values[-150:-130] = 3.0
+        values[-30:] = 5.0
+
+    assert found(changed(close_twice), level=1000) == []
+
+
 def test_a_series_that_never_moved_is_a_warning() -> None:
     assert short(found(np.full(200, 5.0))) == [("s0", "flat", "warning")]
 
