@@ -19,8 +19,8 @@ ORDER = [
     "attention.pattern", "attention.inputs", "attention.native",
     "model.inverse_cdf", "model.likelihood", "config", "changes", "presets",
     "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.localtime",
-    "data.features", "data.files", "data.grid", "data.frame", "data.series_index", "data.windows", "defaults",
-    "progress", "canvas", "pictures", "interactive", "plots",
+    "data.features", "data.files", "data.grid", "data.frame", "data.health", "data.findings", "data.series_index",
+    "data.windows", "defaults", "progress", "canvas", "pictures", "interactive", "plots",
     "attention.draw", "attention.plain", "attention.triton",
     "attention.attend", "attention.layer", "attention.step", "attention.triton_kernels",
     "model.feedforward", "model.advance", "model.network", "model.autoregressive", "model.decode",
@@ -30,7 +30,8 @@ ORDER = [
     "forecast", "configured", "learned", "forecaster",
     "baselines.deepar", "baselines.deepstate", "baselines.estimate", "baselines.naive", "baselines.classical",
     "baselines.trmf", "registry",
-    "evaluation.backtest", "evaluation.results", "evaluation.importance", "evaluation.metrics", "evaluation.what_if",
+    "evaluation.backtest", "evaluation.check", "evaluation.results", "evaluation.importance", "evaluation.metrics",
+    "evaluation.what_if",
     "reporting.numbers", "reporting.charts", "reporting.importance", "reporting.report",
     "commands.options", "commands.streams", "commands.attend", "commands.backtest", "commands.check",
     "commands.explain",
@@ -44,7 +45,8 @@ ORDER = [
 
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
-    "data.panel", "data.times", "data.columns", "data.localtime", "data.files", "data.grid", "data.frame", "forecast",
+    "data.panel", "data.times", "data.columns", "data.localtime", "data.files", "data.grid", "data.frame",
+    "data.health", "forecast",
     "attention.maps", "evaluation.backtest", "evaluation.results", "evaluation.importance", "evaluation.metrics",
     "evaluation.what_if", "reporting.importance", "reporting.numbers", "reporting.report",
     "commands.options", "commands.streams", "paper.electricity", "paper.traffic", "paper.solar", "paper.wind",

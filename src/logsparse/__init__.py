@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from logsparse.baselines.trmf import TRMF
     from logsparse.config import Config, ModelConfig, TrainConfig
     from logsparse.data.frame import to_panel
+    from logsparse.data.health import Health
     from logsparse.data.panel import Panel
     from logsparse.diagnostics import Diagnostics
     from logsparse.errors import ConfigError, DataError, LogsparseError, NotFittedError
     from logsparse.evaluation.backtest import backtest
+    from logsparse.evaluation.check import check
     from logsparse.evaluation.importance import Importance, importance
     from logsparse.evaluation.metrics import crps_samples, score
     from logsparse.evaluation.what_if import WhatIf, what_if
@@ -39,6 +41,7 @@ _HOMES = {
     "ConvAttention": "attention.layer",
     "attend": "attention.attend",
     "backtest": "evaluation.backtest",
+    "check": "evaluation.check",
     "Config": "config",
     "ModelConfig": "config",
     "TrainConfig": "config",
@@ -50,6 +53,7 @@ _HOMES = {
     "TRMF": "baselines.trmf",
     "to_panel": "data.frame",
     "Panel": "data.panel",
+    "Health": "data.health",
     "ConfigError": "errors",
     "DataError": "errors",
     "LogsparseError": "errors",
@@ -83,6 +87,7 @@ __all__ = [
     "Diagnostics",
     "Forecast",
     "Forecaster",
+    "Health",
     "Importance",
     "LogSparse",
     "LogsparseError",
@@ -94,6 +99,7 @@ __all__ = [
     "WhatIf",
     "attend",
     "backtest",
+    "check",
     "crps_samples",
     "importance",
     "load",

@@ -14,8 +14,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from logsparse.data.columns import Columns, ColumnSpec, result_names
-from logsparse.data.frame import Data, join_future, read_panel
+from logsparse.data.findings import screen
+from logsparse.data.frame import Data, join_future, read_panel, refuse_empty
 from logsparse.data.grid import to_native
+from logsparse.data.health import Health, OnBad, warn
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.series_index import check_columns, pack_panel, read_like, unpack_panel
 from logsparse.data.times import When, stamps
@@ -291,10 +293,17 @@ class Forecaster(Parameters, ABC):
         horizon: int | None = None,
         quantiles: Levels | None = None,
         future: Data | None = None,
+        on_bad: OnBad = "warn",
     ) -> Any:
         """Forecast as `forecast` does, and return a frame without samples.
 
-        Parameters and errors are those of `forecast`.
+        Parameters
+        ----------
+        data, horizon, quantiles, future
+            As for `forecast`, whose errors are raised here too.
+        on_bad
+            Series whose data have a bad finding (see `check`) are forecast, and one line is logged ("warn"), are left
+            out ("skip"), or raise DataError ("fail").
 
         Returns
         -------
@@ -305,20 +314,36 @@ class Forecaster(Parameters, ABC):
         levels = self.check_quantiles(quantiles)
         self.check()
         steps = steps_asked(horizon, self.horizon)
-        (summary,) = self.summaries([self.history(data, future, steps)], levels)
+        past, health = self.screened(data, on_bad)
+        warn(health, on_bad)
+        (summary,) = self.summaries([self.history(past, future, steps)], levels)
         return summary.first(steps).frame()
+
+    def screened(self, data: Data | None, on_bad: OnBad) -> tuple[Panel, Health]:
+        """Return the data to forecast from, without the series that `on_bad` leaves out, and what was found."""
+        return screen(self._past(data), self.panel_, self.learned_until(), on_bad)
 
     def summaries(self, histories: Sequence[Panel], levels: tuple[float, ...]) -> Iterator[Forecast]:
         """Forecast each history; a subclass may leave out samples, or forecast all histories at once."""
         return (self._forecast(history, levels) for history in histories)
 
     def _read(self, data: Data | None, **columns: Unpack[Columns]) -> Panel:
-        """Return the data as a panel, read as the fitted ones were unless `columns` differ; None: the fitted panel."""
+        """Return the data as a panel, read as the fitted ones were unless `columns` differ; None: the fitted panel.
+
+        Series without any value are kept.
+        """
         self.check()
         if not hasattr(self, "panel_"):
             raise NotFittedError(self)
         used: Columns = {**self.columns_, **columns}
         return self.panel_ if data is None else read_like(self.panel_, data, **used)
+
+    def _past(self, data: Data | None) -> Panel:
+        """Return what `_read` does, or raise if the model was saved without its history and is given none."""
+        panel = self._read(data)
+        if data is None and np.isnan(panel.values).all():
+            raise DataError.no_history()
+        return panel
 
     def save(self, path: str | Path, *, history: bool = True) -> None:
         """Write the fitted model as a folder that `logsparse.load` reads on any machine.
@@ -339,9 +364,10 @@ class Forecaster(Parameters, ABC):
         """
         from logsparse.folder import ModelFolder, as_tensors, write
 
-        panel = self._read(None)
+        if not hasattr(self, "panel_"):
+            raise NotFittedError(self)
         place = a_path("A model is saved to the path of a folder.", path, hint='write save("model").')
-        facts, values = pack_panel(panel, self._remembered() if history else 1)
+        facts, values = pack_panel(self.panel_, self._remembered() if history else 1)
         learned, arrays = self._state()
         # A step that was inferred stays inferred, so that later data of another step are refused, not resampled.
         freq = {"freq": facts["freq"]} if self.columns_.get("freq") is not None else {}
@@ -393,22 +419,11 @@ class Forecaster(Parameters, ABC):
 
         They must be known for the first `steps`, the whole horizon if left out; no earlier step depends on the others.
         """
-        panel = self._read(data)
-        if data is None and np.isnan(panel.values).all():
-            raise DataError(
-                "A model saved without its history must be given one to forecast.",
-                got="no history",
-                hint="predict(frame) with the last steps of each series, or save(history=True).",
-            )
-        if future is not None and not panel.covariates:
-            raise ConfigError(
-                "Future values are for covariates named at fit.",
-                got="future=, and no covariates",
-                hint="fit(frame, covariates=[...]) first, or leave future= out.",
-            )
-        if panel.covariates:
-            panel = join_future(panel, future, steps or self.horizon, **self.columns_).reaching(self.horizon)
-        return panel
+        panel = self._past(data)
+        refuse_empty(panel)
+        if future is None and not panel.covariates:
+            return panel
+        return join_future(panel, future, steps or self.horizon, **self.columns_).reaching(self.horizon)
 
     def diagnostics(self) -> Diagnostics:
         """Return the settings; a forecaster that is trained adds its losses and a picture of its attention."""

@@ -21,7 +21,7 @@ from logsparse.configured import Configured
 from logsparse.data.calendar import Freq
 from logsparse.data.columns import Columns
 from logsparse.data.features import Features
-from logsparse.data.frame import Data, read_panel
+from logsparse.data.frame import Data, read_panel, refuse_empty
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.sampler import Pairs
 from logsparse.data.series_index import SeriesIndex, read_like
@@ -221,6 +221,7 @@ class LogSparse(Configured):
         limits = {"steps": steps, "minutes": self.minutes if minutes is steps is None else minutes, "lr": lr}
         given = {name: check_setting(name, value) for name, value in limits.items() if value is not None}
         panel = self._read(data)
+        refuse_empty(panel)
         if until is not None:
             panel = panel.until(clock_time(panel, until))
         known = self.series_index_.joined(panel, learned_from(panel, self.config_))

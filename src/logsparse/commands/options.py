@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from logsparse.data.columns import Columns
 
+# Exit code if findings about the data are reason enough: `check --fail-on`, `predict --on-bad skip`.
+FINDINGS = 3
 # Columns of scores that are printed; a file has all of them.
 SHOWN = ("count", "R0.5", "R0.9", "wql", "coverage_80", "mase", "nd", "rmse")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from logsparse.commands.options import (
+    FINDINGS,
     Future,
     History,
     MethodName,
@@ -16,9 +17,16 @@ from logsparse.commands.options import (
     given,
     listed,
     print_rows,
+    say,
     say_of_training,
     write_table,
 )
+
+if TYPE_CHECKING:
+    from logsparse.data.health import OnBad
+
+# Series that are listed as left out.
+LISTED = 20
 
 
 def predict(
@@ -32,17 +40,30 @@ def predict(
     ] = None,
     method: MethodName = None,
     future: Future = None,
+    on_bad: Annotated[
+        str,
+        typer.Option(
+            help="what to do with series that have a bad finding (see `logsparse check`): warn, skip them (exit code 3 "
+            "if there are any), or fail (nothing is written)"
+        ),
+    ] = "warn",
 ) -> None:
-    """Forecast the next steps. They follow the end of DATA, or of the data that MODEL was fitted on."""
-    from logsparse.data.grid import from_native
+    """Forecast the next steps. They follow the end of DATA, or of the data that MODEL was fitted on.
+
+    Exit codes: 0 if all series were forecast, 3 if --on-bad skip left out some, 2 for an error.
+    """
+    from logsparse.params import steps_asked
     from logsparse.registry import load
 
     check_out(out)
     _check_separate(out, model, data, future)
-    levels = None if quantiles is None else _levels(quantiles)
+    asked = None if quantiles is None else _levels(quantiles)
     forecaster = load(model, **given(samples=samples, method=method))
     say_of_training(forecaster, model)
-    table, _ = from_native(forecaster.predict(data, horizon=horizon, quantiles=levels, future=future))
+    levels, steps = forecaster.check_quantiles(asked), steps_asked(horizon, forecaster.horizon)
+    past, health = forecaster.screened(data, cast("OnBad", on_bad))
+    (forecast,) = forecaster.summaries([forecaster.history(past, future, steps)], levels)
+    table = forecast.first(steps).table()
     write_table(table, out)
     ids, times = table.to_series(0), table.to_series(1)
     rows = [
@@ -51,6 +72,16 @@ def predict(
         ("columns", ", ".join(table.columns)),
     ]
     print_rows(rows)
+    skipped = health.only("bad").reasons() if on_bad == "skip" else []
+    for reason in skipped[:LISTED]:
+        say(f"not forecast: {reason}")
+    if len(skipped) > LISTED:
+        say(f"and {len(skipped) - LISTED:,} more")
+    rest = health.only("warning") if on_bad == "skip" else health
+    if not rest.ok:
+        say(rest.summary() + (f"; `logsparse check {data} --model {model}` lists them" if data else ""))
+    if skipped:
+        raise typer.Exit(FINDINGS)
 
 
 def _check_separate(out: Path, model: Path, data: Path | None, future: Path | None) -> None:

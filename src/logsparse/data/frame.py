@@ -47,7 +47,7 @@ from logsparse.data.grid import (
 from logsparse.data.localtime import looks_like, read_times
 from logsparse.data.panel import Floats, Origin, Panel, SeriesId
 from logsparse.data.times import NAIVE, When, clock_time, on_clock
-from logsparse.errors import DataError
+from logsparse.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
@@ -119,11 +119,19 @@ def to_panel(data: Data, **columns: Unpack[Columns]) -> Panel:
     Panel(1 series from a wide table, 2 values, d, 2024-02-01 to 2024-02-02)
 
     """
+    panel = with_empty(data, **columns)
+    if not isinstance(data, Panel):
+        refuse_empty(panel)
+    return panel
+
+
+def with_empty(data: Data, **columns: Unpack[Columns]) -> Panel:
+    """Read as `to_panel` does, but keep series without any value, as all NaN."""
     return read_as(data, ColumnSpec.of(columns))
 
 
 def read_as(data: Data, spec: ColumnSpec) -> Panel:
-    """Read a frame or file whose columns are described by `spec`; a Panel is returned unchanged."""
+    """Read a frame or file whose columns are described by `spec`, empty series included; a Panel stays itself."""
     if isinstance(data, Panel):
         return data
     table, library = scan_native(data, ids=spec.id_col, needed=spec.used)
@@ -290,13 +298,8 @@ def _trim_leading_gaps(panel: Panel) -> Panel:
     late_S = np.zeros(len(panel), np.int64)
     for series in np.flatnonzero(np.isnan(panel.values[panel.indptr[:-1]])).tolist():
         seen = ~np.isnan(panel[series])
-        if not seen.any():
-            raise DataError(
-                "Every series must have at least one value.",
-                got=f"none in series {panel.ids[series]!r}",
-                hint="drop that series.",
-            )
-        late_S[series] = panel.freq.restart(int(panel.starts[series]), int(np.argmax(seen)))
+        if seen.any():
+            late_S[series] = panel.freq.restart(int(panel.starts[series]), int(np.argmax(seen)))
     if not late_S.any():
         return panel
     indptr = np.concatenate([[0], np.cumsum(panel.lengths - late_S)])
@@ -317,13 +320,15 @@ def _trim_leading_gaps(panel: Panel) -> Panel:
     )
 
 
-@dataclass(frozen=True)
-class _FutureRows:
-    """Rows within the horizon: number of the series, steps after its end, and row of the table."""
-
-    series: Ints
-    ahead: Ints
-    row: Ints
+def refuse_empty(panel: Panel) -> None:
+    """Raise for the first series without any value."""
+    for series in np.flatnonzero(np.isnan(panel.values[panel.indptr[:-1]])).tolist():
+        if np.isnan(panel[series]).all():
+            raise DataError(
+                "Every series must have at least one value.",
+                got=f"none in series {panel.ids[series]!r}",
+                hint="drop that series.",
+            )
 
 
 def read_panel(data: Data, until: When | None, columns: Columns) -> tuple[Panel, Columns]:
@@ -331,6 +336,15 @@ def read_panel(data: Data, until: When | None, columns: Columns) -> tuple[Panel,
     given = validate_columns(columns)
     panel = to_panel(data, **given)
     return (panel if until is None else panel.until(clock_time(panel, until))), given
+
+
+@dataclass(frozen=True)
+class _FutureRows:
+    """Rows within the horizon: number of the series, steps after its end, and row of the table."""
+
+    series: Ints
+    ahead: Ints
+    row: Ints
 
 
 def join_future(panel: Panel, future: Data | None, horizon: int, **columns: Unpack[Columns]) -> Panel:
@@ -341,6 +355,12 @@ def join_future(panel: Panel, future: Data | None, horizon: int, **columns: Unpa
     if future is None and (panel.stored >= panel.lengths + horizon).all():
         return panel
     names = list(panel.covariates)
+    if not names:
+        raise ConfigError(
+            "Future values are for covariates named at fit.",
+            got="future=, and no covariates",
+            hint="fit(frame, covariates=[...]) first, or leave future= out.",
+        )
     if future is None:
         raise DataError(
             f"The covariates {', '.join(names)} must be known for the {horizon} steps to forecast.",

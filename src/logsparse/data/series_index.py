@@ -214,14 +214,19 @@ def _origin(facts: Any) -> Origin:
     return origin
 
 
-def read_like(fitted: Panel, data: Data, **columns: Unpack[Columns]) -> Panel:
-    """Return new data as a panel with the step and on the clock of the panel that a model was fitted on, or raise."""
+def read_with(data: Data, fitted: Panel, columns: Columns) -> Panel:
+    """Read data as those of a fitted panel were read, whatever their step; series without any value are kept."""
     spec = replace(ColumnSpec.of(columns), home=fitted.origin.zone)
     try:
-        panel = read_as(data, spec)
+        return read_as(data, spec)
     except StepUnknownError:
         # A history of single values does not show its step; it can only be the fitted one.
-        panel = read_as(data, replace(spec, freq=str(fitted.freq)))
+        return read_as(data, replace(spec, freq=str(fitted.freq)))
+
+
+def read_like(fitted: Panel, data: Data, **columns: Unpack[Columns]) -> Panel:
+    """Return new data as a panel with the step and on the clock of the panel that a model was fitted on, or raise."""
+    panel = read_with(data, fitted, columns)
     if panel.freq != fitted.freq:
         raise DataError(
             "New data must have the step that was fitted.",

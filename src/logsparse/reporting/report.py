@@ -8,12 +8,15 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
+import numpy as np
 import polars as pl
 
 from logsparse import __version__
 from logsparse.data.columns import CUTOFF, ID, TIME
 from logsparse.data.files import check_writable
+from logsparse.data.findings import findings_of
 from logsparse.data.frame import Data
+from logsparse.data.health import Health
 from logsparse.errors import ConfigError, DataError, a_path
 from logsparse.evaluation.metrics import STEP
 from logsparse.evaluation.results import ResultColumns
@@ -29,6 +32,7 @@ DASH = "\N{EN DASH}"
 LONGEST = 120
 # Most rows of a table.
 ROWS_SHOWN = 50
+FINDINGS_SHOWN = 10
 # Coverage this close to nominal counts as calibrated: a few weeks of data do not resolve smaller differences.
 TOLERANCE = 0.03
 # A larger ratio of errors is given as a multiple, not as a percentage.
@@ -172,6 +176,7 @@ def page(results: Results, model: Forecaster | None, importance: Data | None, ti
         "ranking": _label(results, results.ranking),
         "rests": None if importance is None else _rests_on(importance),
         **_diagnostics(model),
+        "health": None if model is None else _health(model),
         "tables": [
             *([_intervals(results)] if results.intervals else []),
             _by_series(results),
@@ -318,6 +323,20 @@ def _rests_on(importance: Data) -> Section:
     return rests_on(importance)
 
 
+def _health(model: Forecaster) -> Section | None:
+    """Return the findings about the data that the model was fitted on; None if it has none of them."""
+    if not hasattr(model, "panel_") or bool(np.isnan(model.panel_.values).all()):
+        return None
+    health = Health(len(model.panel_), tuple(findings_of(model.panel_)))
+    rows = [
+        {"name": shortened(finding.series), "kind": finding.kind, "severity": finding.severity, "text": finding.text}
+        for finding in health.findings[:FINDINGS_SHOWN]
+    ]
+    more = len(health.findings) - len(rows)
+    note = f"The worst {len(rows)} of {len(health.findings):,} findings." if more else ""
+    return {"sentence": f"In the data that the model was fitted on: {health.summary()}.", "rows": rows, "note": note}
+
+
 def _by_series(results: Results) -> Section:
     table = results.by_series
     title = f"Scores per series, by {_label(results, results.ranking)}"
@@ -378,7 +397,8 @@ def report(
     out : str or Path
         File to write, a name in .html. An existing file is replaced once the new one is complete.
     model : Forecaster, optional
-        The forecaster that made the results. Adds its training losses, attention and settings to the page.
+        The forecaster that made the results. Adds its training losses, attention and settings, and the health
+        of its data, to the page.
     importance : frame, str or Path, optional
         `importance(model, ...).frame()`, or the file that `logsparse explain` wrote. Adds what the forecast rests on.
     title : str, optional
