@@ -175,6 +175,11 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         "summer time begins. Hint: if this clock never changes, leave tz out or name a zone without summer time, "
         "such as tz='Etc/GMT-1'.",
     ),
+    "local times that repeat in autumn": (
+        lambda: to_panel(long(ds=[HOURS[0].replace(month=10, day=27, hour=h) for h in (0, 1, 2, 2, 3, 4)] * 2)),
+        "Each series must have one row per time; 'ds' repeats. Got two rows for series 'a' at 2024-10-27 02:00. Hint: "
+        "local times repeat where the clock went back: name their zone with tz=, such as tz='Europe/Berlin'.",
+    ),
     "an unknown time zone": (
         lambda: to_panel(long(), tz="Berlin"),
         "tz must be the name of a time zone. Got 'Berlin'. Hint: did you mean 'Europe/Berlin'?",

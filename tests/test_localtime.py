@@ -90,11 +90,11 @@ def test_offsets_that_change_and_other_zones_are_the_same_instants(zone: str, sp
     objects = pd.DataFrame({"unique_id": "a", "ds": pd.Series(list(times.to_pydatetime()), dtype=object), "y": 1.0})
     elsewhere = pd.DataFrame({"unique_id": "a", "ds": times.tz_convert(given_in), "y": 1.0})
     for data in (text, objects, elsewhere):
-        for named in ({}, {"tz": zone}):
-            panel = to_panel(data, **named)
+        for named in (None, zone):
+            panel = to_panel(data, tz=named)
             assert (panel.starts.tolist(), panel.lengths.tolist()) == ([micros(times)[0]], [len(times)])
             assert not np.isnan(panel.values).any()
-            assert not named or panel.origin.zone == zone
+            assert named is None or panel.origin.zone == zone
     assert to_panel(text).origin.zone == "UTC"
 
 
@@ -164,9 +164,10 @@ def test_day_first_text_that_was_not_asked_for_is_refused_with_its_column_and_bo
 
 
 def test_formats_and_zones_are_checked_before_data_are_read() -> None:
-    for wrong in ({"time_format": "day"}, {"time_format": 3}, {"tz": "Mars/Base"}, {"tz": 3}, {"dayfirst": "yes"}):
-        with pytest.raises(ConfigError, match=next(iter(wrong))):
-            to_panel("nowhere.csv", **wrong)  # type: ignore[arg-type]
+    wrong: list[tuple[str, Any]] = [("time_format", "day"), ("time_format", 3), ("tz", "Mars/Base"), ("tz", 3)]
+    for name, value in (*wrong, ("dayfirst", "yes")):
+        with pytest.raises(ConfigError, match=name):
+            to_panel("nowhere.csv", **{name: value})
     with pytest.raises(
         ConfigError, match=r"offset of whole hours. Got '.05:30'. Hint: name the zone, such as 'Asia/Ko"
     ):
