@@ -166,7 +166,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a time zone in the fitted data only": (
         lambda: SeasonalNaive(3).fit(long().with_columns(pl.col("ds").dt.replace_time_zone("UTC"))).predict(long()),
-        "New data must have a time zone, as those that were fitted. Got times without a zone after times of UTC. "
+        "Times in 'ds' must have a time zone, as those that were fitted. Got times without a zone after times of UTC. "
         "Hint: give them their zone, or fit with tz='UTC', which reads times without a zone as local times.",
     ),
     "a time that the clock skips": (

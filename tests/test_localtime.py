@@ -164,7 +164,7 @@ def test_day_first_text_that_was_not_asked_for_is_refused_with_its_column_and_bo
 
 
 def test_formats_and_zones_are_checked_before_data_are_read() -> None:
-    wrong: list[tuple[str, Any]] = [("time_format", "day"), ("time_format", 3), ("tz", "Mars/Base"), ("tz", 3)]
+    wrong: list[tuple[str, Any]] = [("time_format", "day"), ("time_format", 3), ("tz", ""), ("tz", 3)]
     for name, value in (*wrong, ("dayfirst", "yes")):
         with pytest.raises(ConfigError, match=name):
             to_panel("nowhere.csv", **{name: value})
@@ -240,6 +240,8 @@ def test_a_zone_after_none_and_none_after_a_zone_are_refused_with_the_way_out() 
     aware = naive.assign(ds=naive["ds"].dt.tz_localize(BERLIN))
     with pytest.raises(DataError, match=r"without a zone after times of Europe/Berlin.*fit with tz='Europe/Berlin'"):
         hour_of_day().predict(naive)
+    with pytest.raises(DataError, match="New data must have a time zone"):
+        hour_of_day().predict(to_panel(naive))
     with pytest.raises(DataError, match=r"times of Europe/Berlin after times without a zone.*fit with tz="):
         hour_of_day(None).predict(aware)
     both = [hour_of_day(None, tz=BERLIN).predict(frame) for frame in (naive, aware)]
