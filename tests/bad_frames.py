@@ -166,7 +166,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a time zone in the fitted data only": (
         lambda: SeasonalNaive(3).fit(long().with_columns(pl.col("ds").dt.replace_time_zone("UTC"))).predict(long()),
-        "New data must have a time zone, as those that were fitted. Got times without a zone after times of UTC. "
+        "Times in 'ds' must have a time zone, as those that were fitted. Got times without a zone after times of UTC. "
         "Hint: give them their zone, or fit with tz='UTC', which reads times without a zone as local times.",
     ),
     "a time that the clock skips": (
@@ -174,6 +174,11 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         "Times in 'ds' must exist on the clocks of Europe/Berlin. Got 2024-03-31 02:00:00, which they skip when "
         "summer time begins. Hint: if this clock never changes, leave tz out or name a zone without summer time, "
         "such as tz='Etc/GMT-1'.",
+    ),
+    "local times that repeat in autumn": (
+        lambda: to_panel(long(ds=[HOURS[0].replace(month=10, day=27, hour=h) for h in (0, 1, 2, 2, 3, 4)] * 2)),
+        "Each series must have one row per time; 'ds' repeats. Got two rows for series 'a' at 2024-10-27 02:00. Hint: "
+        "local times repeat where the clock went back: name their zone with tz=, such as tz='Europe/Berlin'.",
     ),
     "an unknown time zone": (
         lambda: to_panel(long(), tz="Berlin"),

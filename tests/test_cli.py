@@ -89,7 +89,7 @@ def test_backtest_writes_its_results_and_score_reads_them(data: Path, tmp_path: 
             ["backtest", "seasonal-naive", "x.csv", "--horizn", "2"],
             "No such option: --horizn. Hint: did you mean '--horizon'?",
         ),
-        (["check", "x.csv", "--zzz"], "No such option: --zzz. Hint: see `logsparse check --help`."),
+        (["check", "x.csv", "--qqqq"], "No such option: --qqqq. Hint: see `logsparse check --help`."),
         (["score", "x.txt2"], "no such file"),
     ],
 )

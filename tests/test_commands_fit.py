@@ -99,7 +99,7 @@ def test_columns_and_the_end_of_training_are_remembered(hourly: pl.DataFrame) ->
     assert model.columns_.get("id_col") == "name"
     assert str(model.panel_.freq.show(int(model.panel_.ends().max()))) == "2024-01-05 12:00"
     assert logsparse("backtest", "model", "named.parquet", "-o", "r.parquet").code == 0
-    assert pl.read_parquet("r.parquet")["ds"].max() == hourly["ds"].max()
+    assert pl.read_parquet("r.parquet")["at"].max() == hourly["ds"].max()
 
 
 def test_a_training_that_was_killed_resumes_bit_for_bit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ def test_offsets_that_change_and_other_zones_are_the_same_instants(zone: str, sp
             panel = to_panel(data, tz=named)
             assert (panel.starts.tolist(), panel.lengths.tolist()) == ([micros(times)[0]], [len(times)])
             assert not np.isnan(panel.values).any()
-            assert not named or panel.origin.zone == zone
+            assert named is None or panel.origin.zone == zone
     assert to_panel(text).origin.zone == "UTC"
 
 
@@ -164,9 +164,16 @@ def test_day_first_text_that_was_not_asked_for_is_refused_with_its_column_and_bo
 
 
 def test_formats_and_zones_are_checked_before_data_are_read() -> None:
+<<<<<<< HEAD
     for wrong in ({"time_format": "day"}, {"time_format": 3}, {"tz": "Mars/Base"}, {"tz": 3}, {"dayfirst": "yes"}):
         with pytest.raises(ConfigError, match=next(iter(wrong))):
             to_panel("nowhere.csv", **wrong)  # type: ignore[arg-type, unused-ignore]
+=======
+    wrong: list[tuple[str, Any]] = [("time_format", "day"), ("time_format", 3), ("tz", ""), ("tz", 3)]
+    for name, value in (*wrong, ("dayfirst", "yes")):
+        with pytest.raises(ConfigError, match=name):
+            to_panel("nowhere.csv", **{name: value})
+>>>>>>> times
     with pytest.raises(
         ConfigError, match=r"offset of whole hours. Got '.05:30'. Hint: name the zone, such as 'Asia/Ko"
     ):
@@ -239,6 +246,8 @@ def test_a_zone_after_none_and_none_after_a_zone_are_refused_with_the_way_out() 
     aware = naive.assign(ds=naive["ds"].dt.tz_localize(BERLIN))
     with pytest.raises(DataError, match=r"without a zone after times of Europe/Berlin.*fit with tz='Europe/Berlin'"):
         hour_of_day().predict(naive)
+    with pytest.raises(DataError, match="New data must have a time zone"):
+        hour_of_day().predict(to_panel(naive))
     with pytest.raises(DataError, match=r"times of Europe/Berlin after times without a zone.*fit with tz="):
         hour_of_day(None).predict(aware)
     both = [hour_of_day(None, tz=BERLIN).predict(frame) for frame in (naive, aware)]

@@ -60,9 +60,9 @@ def backtest(
 ) -> None:
     """Forecast DATA at past cutoffs and score the forecasts."""
     from logsparse.data.columns import Columns
-    from logsparse.data.frame import to_panel
     from logsparse.errors import ConfigError
     from logsparse.evaluation.backtest import backtest as run
+    from logsparse.evaluation.backtest import read_for
 
     check_out(out)
     saved = _is_saved(model)
@@ -79,8 +79,8 @@ def backtest(
     forecaster.check()
     named = columns(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq)
     written = columns(tz=tz, time_format=time_format, dayfirst=dayfirst)
-    used: Columns = {**getattr(forecaster, "columns_", {}), **named, **written}
-    panel = to_panel(data, **used)
+    used: Columns = {**named, **written}
+    panel = read_for(forecaster, data, used, refit=refit)
     say(f"{panel.origin.layout} table: {panel}")
     results = run(forecaster, panel, windows=windows, step=step, until=until, refit=refit, season=season)
     write_table(results, out)

@@ -63,6 +63,8 @@ def read_times(column: pl.Series, codes: Ints, spec: ColumnSpec) -> tuple[pl.Ser
     if not isinstance(column.dtype, pl.Datetime):
         return column, None
     own, zone = column.dtype.time_zone, spec.tz or spec.home
+    if own is None and spec.tz is None and spec.home is not None:
+        raise other_clock(f"Times in {column.name!r}", None, spec.home)
     if own is None:
         return (column, None) if spec.tz is None else (localised(column, codes, spec.tz), NAIVE)
     if zone is None or own == zone:

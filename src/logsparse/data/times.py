@@ -96,7 +96,7 @@ def zone_named(value: object) -> str:
     """Return the name of a time zone, given by its name or as an object such as a ZoneInfo."""
     name = fixed_zone(str(value))
     try:
-        to_wall(np.zeros(1, np.int64), name)
+        to_wall(np.zeros(1, np.int64), name or "?")  # polars takes an empty name for no zone
     except READER_ERRORS as error:
         known = available_timezones()
         cities = {zone.rpartition("/")[2].lower(): zone for zone in sorted(known)}

@@ -89,7 +89,7 @@ def backtest(
     levels = forecaster.check_quantiles(quantiles)
     if season is not None:
         season = check_season(season)
-    panel = in_zone(_read(forecaster, data, columns, refit=refit))
+    panel = in_zone(read_for(forecaster, data, columns, refit=refit))
     if until is not None:
         panel = panel.until(clock_time(panel, until))
     cutoffs_WS = _cutoffs(panel, horizon, count, apart)
@@ -122,7 +122,8 @@ def _check(forecaster: object) -> None:
     forecaster.check()
 
 
-def _read(forecaster: Forecaster, data: Data, columns: Columns, *, refit: bool) -> Panel:
+def read_for(forecaster: Forecaster, data: Data, columns: Columns, *, refit: bool) -> Panel:
+    """Read data to test with the columns of a fitted forecaster, and on its clock unless it is fitted again."""
     if not hasattr(forecaster, "panel_"):
         return to_panel(data, **columns)
     known: Columns = {**forecaster.columns_, **columns}
