@@ -164,16 +164,10 @@ def test_day_first_text_that_was_not_asked_for_is_refused_with_its_column_and_bo
 
 
 def test_formats_and_zones_are_checked_before_data_are_read() -> None:
-<<<<<<< HEAD
-    for wrong in ({"time_format": "day"}, {"time_format": 3}, {"tz": "Mars/Base"}, {"tz": 3}, {"dayfirst": "yes"}):
-        with pytest.raises(ConfigError, match=next(iter(wrong))):
-            to_panel("nowhere.csv", **wrong)  # type: ignore[arg-type, unused-ignore]
-=======
     wrong: list[tuple[str, Any]] = [("time_format", "day"), ("time_format", 3), ("tz", ""), ("tz", 3)]
     for name, value in (*wrong, ("dayfirst", "yes")):
         with pytest.raises(ConfigError, match=name):
             to_panel("nowhere.csv", **{name: value})
->>>>>>> times
     with pytest.raises(
         ConfigError, match=r"offset of whole hours. Got '.05:30'. Hint: name the zone, such as 'Asia/Ko"
     ):
