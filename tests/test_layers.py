@@ -27,7 +27,7 @@ ORDER = [
     "model.recurrent", "model.sample", "model.statespace", "model.transformer",
     "attention.maps",
     "train.distributed", "train.batches", "train.optim", "train.checkpoint", "train.loop", "folder", "params",
-    "forecast", "learned", "forecaster",
+    "saved", "forecast", "learned", "forecaster",
     "baselines.deepar", "baselines.deepstate", "baselines.estimate", "baselines.naive", "baselines.classical",
     "baselines.trmf", "registry",
     "evaluation.backtest", "evaluation.metrics",

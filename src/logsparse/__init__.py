@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from logsparse.evaluation.metrics import crps_samples, score
     from logsparse.forecast import Diagnostics, Forecast, Forecaster
     from logsparse.forecaster import LogSparse
-    from logsparse.registry import load
+    from logsparse.registry import load, register
     from logsparse.reporting.report import report
 
 __version__ = version("logsparse")
@@ -57,6 +57,7 @@ _HOMES = {
     "LogSparse": "forecaster",
     "crps_samples": "evaluation.metrics",
     "load": "registry",
+    "register": "registry",
     "score": "evaluation.metrics",
     "report": "reporting.report",
 }
@@ -89,6 +90,7 @@ __all__ = [
     "load",
     "patterns",
     "presets",
+    "register",
     "report",
     "score",
     "to_panel",

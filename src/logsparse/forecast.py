@@ -23,6 +23,7 @@ from logsparse.data.times import When, clock_time, stamps
 from logsparse.errors import ConfigError, DataError, NotFittedError, StepUnknownError, a_path, shown, suggest, whole
 from logsparse.params import LEVELS, Levels, Parameters, check_levels
 from logsparse.process import refuse_forked
+from logsparse.saved import Saved
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -181,7 +182,7 @@ class Diagnostics:
     attention: Figure | None = None
 
 
-class Forecaster(Parameters, ABC):
+class Forecaster(Parameters, Saved, ABC):
     """Interface of every forecaster: `fit`, then `predict` or `forecast`.
 
     A subclass stores its parameters in `__init__`, checks them in `check`, learns in `_fit` and forecasts in
