@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import logsparse as ls
+import small
 from logsparse import registry
 from logsparse.errors import ConfigError, DataError
 
@@ -58,10 +59,7 @@ def test_load_knows_a_class_once_it_is_registered(frame: pl.DataFrame, tmp_path:
 
 
 def test_a_trained_subclass_is_saved_and_loaded_with_its_weights(frame: pl.DataFrame, tmp_path: Path) -> None:
-    model = ls.ModelConfig(lags=(1,), layers=1, width=8, heads=2, kernel=2)
-    train = ls.TrainConfig(epochs=1, steps_per_epoch=2, batch=4)
-    config = ls.Config(context=14, model=model, train=train)
-    fitted = Mine(3, config=config, samples=4, verbose=False).fit(frame)
+    fitted = Mine(6, config=small.config(epochs=1), samples=4, verbose=False).fit(frame)
     fitted.save(tmp_path)
     for loaded in (Mine.load(tmp_path, samples=4), ls.register(Mine) and ls.load(tmp_path, samples=4)):
         assert type(loaded) is Mine
