@@ -27,7 +27,7 @@ ORDER = [
     "model.recurrent", "model.sample", "model.statespace", "model.transformer",
     "attention.maps",
     "train.distributed", "train.batches", "train.optim", "train.checkpoint", "train.loop", "folder", "params",
-    "forecast", "configured", "learned", "forecaster",
+    "saved", "forecast", "configured", "learned", "forecaster",
     "baselines.deepar", "baselines.deepstate", "baselines.estimate", "baselines.naive", "baselines.classical",
     "baselines.trmf", "registry",
     "evaluation.backtest", "evaluation.check", "evaluation.results", "evaluation.importance", "evaluation.metrics",

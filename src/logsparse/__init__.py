@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from logsparse.evaluation.what_if import WhatIf, what_if
     from logsparse.forecast import Forecast, Forecaster
     from logsparse.forecaster import LogSparse
-    from logsparse.registry import load
+    from logsparse.registry import load, register
     from logsparse.reporting.report import report
 
 __version__ = version("logsparse")
@@ -68,6 +68,7 @@ _HOMES = {
     "what_if": "evaluation.what_if",
     "crps_samples": "evaluation.metrics",
     "load": "registry",
+    "register": "registry",
     "score": "evaluation.metrics",
     "report": "reporting.report",
 }
@@ -105,6 +106,7 @@ __all__ = [
     "load",
     "patterns",
     "presets",
+    "register",
     "report",
     "score",
     "to_panel",

@@ -26,6 +26,7 @@ from logsparse.errors import ConfigError, DataError, NotFittedError, a_path, sho
 from logsparse.params import LEVELS, Levels, Parameters, check_levels, steps_asked
 from logsparse.plots import plot
 from logsparse.process import refuse_forked
+from logsparse.saved import Saved
 
 if TYPE_CHECKING:
     from logsparse.folder import ModelFolder
@@ -137,7 +138,7 @@ class Forecast:
     plot = plot
 
 
-class Forecaster(Parameters, ABC):
+class Forecaster(Parameters, Saved, ABC):
     """Interface of every forecaster: `fit`, then `predict` or `forecast`.
 
     A subclass stores its parameters in `__init__`, checks them in `check`, learns in `_fit` and forecasts in

@@ -18,11 +18,14 @@ from logsparse.errors import ConfigError, whole
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
     from numpy.typing import NDArray
+    from torch import Tensor
 
-# numpy is imported where it is used: `logsparse --help` reads the registry and needs none.
+# numpy and torch are imported where they are used: `logsparse --help` reads the registry and needs none.
 Bools: TypeAlias = "NDArray[np.bool_]"
 Numbers: TypeAlias = "NDArray[np.int_]"
+MaskMod: TypeAlias = "Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]"
 
 
 @dataclass(frozen=True, repr=False)
@@ -121,6 +124,20 @@ class Pattern:
     def mask(self, length: int) -> Bools:
         """Return (L, L) booleans: entry [l, j] is True if row l attends to cell j."""
         return self.reach(length, layers=1)
+
+    def mask_mod(self, length: int, device: str | torch.device = "cpu") -> MaskMod:
+        """Return `mask(length)` as a function (batch, head, query, key) -> bool, for FlexAttention on this device."""
+        import torch
+
+        distances, dense_rows = self.cells_of(length)
+        seen_L = torch.zeros(length, dtype=torch.bool, device=device)
+        seen_L[list(distances)] = True
+
+        def mask_mod(_batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+            return (query >= key) & (seen_L[(query - key).clamp(min=0)] | (query < dense_rows))
+
+        mask_mod.__name__ = f"{self.rule}_{length}"
+        return mask_mod
 
     def row(self, position: int) -> tuple[int, ...]:
         """Return the cells that this row attends to, oldest first, itself last."""
