@@ -1,8 +1,5 @@
 """Length -> the cells that each cell attends to, as distances into the past, and what layers of them reach.
 
-    restart(96).distances(768)             # the distances of the paper's pattern
-    logsparse().layers_to_reach(768)       # layers until every cell has received its whole past
-
 All rows share one sorted set of distances (0 is the cell itself), so no cell attends to the future; the first
 `dense_rows` rows attend to their whole past. Positions count from 0. To add a pattern, write a function like those
 below and enter it in `PATTERNS`: `logsparse pattern`, `--set model.patterns=...` and saved models read that registry.
