@@ -21,6 +21,8 @@ from logsparse.data.times import READER_ERRORS, zoned
 from logsparse.errors import ConfigError, DataError, keywords, listed, shown
 
 ID, TIME, TARGET, CUTOFF = "unique_id", "ds", "y", "cutoff"
+# Names the forecaster of each row in the results of several.
+MODEL = "model"
 # Columns that a backtest adds so that its frame can be scored alone: a reference forecast, and the scale of MASE.
 NAIVE, SCALE = "seasonal_naive", "seasonal_error"
 # Appended to the name of a duplicate column: pandas and pyarrow allow duplicates, polars does not.
