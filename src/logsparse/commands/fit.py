@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from logsparse.commands.options import (
+    Covariates,
     Data,
     FreqText,
     IdCol,
     Minutes,
     Preset,
+    StaticNames,
     TargetCol,
     TimeCol,
     Until,
@@ -47,8 +49,8 @@ def fit(
         int, typer.Option(help="random seed; results repeat with the same number of threads and without --minutes")
     ] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    covariates: Annotated[str | None, typer.Option(help="columns whose future values are known: a,b")] = None,
-    static: Annotated[str | None, typer.Option(help="columns with one category per series: a,b")] = None,
+    covariates: Covariates = None,
+    static: StaticNames = None,
     id_col: IdCol = None,
     time_col: TimeCol = None,
     target_col: TargetCol = None,

@@ -131,10 +131,16 @@ def _named(forecasters: Sequence[Forecaster] | Mapping[str, Forecaster]) -> dict
                     hint='write backtest({"small": a, "large": b}, frame).',
                 )
         return dict(forecasters)
-    kinds = [type(forecaster).__name__ for forecaster in forecasters]
-    numbers = [kinds[:place].count(kind) for place, kind in enumerate(kinds)]
-    names = [f"{kind}-{number + 1}" if number else kind for kind, number in zip(kinds, numbers, strict=True)]
-    return dict(zip(names, forecasters, strict=True))
+    return dict(zip(numbered([type(forecaster).__name__ for forecaster in forecasters]), forecasters, strict=True))
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """Return the names, the later ones of equal names with a number: LogSparse, LogSparse-2."""
+    taken: dict[str, None] = {}
+    for name in names:
+        unique = (name, *(f"{name}-{number}" for number in range(2, len(names) + 2)))
+        taken[next(one for one in unique if one not in taken)] = None
+    return list(taken)
 
 
 def _check(forecaster: object) -> None:
