@@ -30,8 +30,8 @@ ORDER = [
     "forecast", "learned", "forecaster",
     "baselines.deepar", "baselines.deepstate", "baselines.estimate", "baselines.naive", "baselines.classical",
     "baselines.trmf", "registry",
-    "evaluation.metrics", "evaluation.backtest", "evaluation.bootstrap",
-    "reporting.numbers", "reporting.charts", "reporting.report",
+    "evaluation.metrics", "evaluation.backtest", "evaluation.bootstrap", "evaluation.compare",
+    "reporting.numbers", "reporting.charts", "reporting.words", "reporting.comparison", "reporting.report",
     "commands.options", "commands.attend", "commands.backtest", "commands.check", "commands.pattern",
     "commands.predict", "commands.report", "commands.score", "commands.settings", "commands.fit",
     "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment",
@@ -44,8 +44,8 @@ ORDER = [
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
     "data.panel", "data.times", "data.columns", "data.files", "data.grid", "data.frame", "forecast",
-    "attention.maps", "evaluation.backtest", "evaluation.metrics", "evaluation.bootstrap", "reporting.numbers",
-    "reporting.report",
+    "attention.maps", "evaluation.backtest", "evaluation.metrics", "evaluation.bootstrap", "evaluation.compare",
+    "reporting.numbers", "reporting.comparison", "reporting.report",
     "commands.options", "paper.electricity", "paper.traffic", "paper.solar", "paper.wind", "paper.m4",
     "paper.prepare", "paper.experiment",
 }  # fmt: skip

@@ -80,12 +80,12 @@ def backtest(
     models.change(method=method, minutes=minutes, samples=samples)
     lists = given(covariates=listed(covariates), static=listed(static))
     named = columns(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq, **lists)
-    panel = to_panel(data, **{**models.columns(), **named})
+    used: Columns = {**models.columns(), **named}
+    panel = to_panel(data, **used)
     say(f"{panel.origin.layout} table: {panel}")
     made = models.forecasters
     tested = made[0] if len(made) == 1 else dict(zip(numbered(models.labels()), made, strict=True))
-    options = {"windows": windows, "step": step, "until": until, "refit": refit, "season": season}
-    results = run(tested, panel, quantiles=levels, **options)
+    results = run(tested, panel, windows=windows, step=step, until=until, refit=refit, quantiles=levels, season=season)
     write_table(results, out)
     print_scores(results)
 

@@ -74,7 +74,7 @@ def write_table(table: pl.DataFrame, path: Path | None) -> None:
 def print_scores(results: Any, *, by: str | None = None, out: Path | None = None) -> None:
     """Score the results, write all scores to `out` if given, and print them."""
     from logsparse.data.columns import MODEL
-    from logsparse.evaluation.metrics import score
+    from logsparse.evaluation.metrics import ranking, score
 
     scores = score(results, by=by)
     write_table(scores, out)
@@ -85,6 +85,9 @@ def print_scores(results: Any, *, by: str | None = None, out: Path | None = None
         keys = dict.fromkeys([*([by] if by else []), *([MODEL] if compared else [])])
         shown = SHOWN_OF_MODELS if compared else SHOWN
         names = [*keys, *(name for name in shown if name in scores.columns)]
+        if compared and not by and (rank := ranking(scores)):
+            skill = "; skill is 1 - mae / that of seasonal naive" if "skill" in names else ""
+            say(f"models by {rank}, best first{skill}")
         rows = [[_cell(value) for value in row] for row in scores.select(names).iter_rows()]
         print_table(names, rows, keys=len(keys))
 

@@ -91,8 +91,8 @@ def backtest(
     >>> ls.score(both).select("model", "wql", "skill").rows()
     [('week', 0.0, 1.0), ('day', 0.6666666666666666, 0.0)]
     """
-    several = isinstance(forecaster, (Mapping, list, tuple))
-    models = _named(forecaster) if isinstance(forecaster, (Mapping, list, tuple)) else {"": forecaster}
+    several = isinstance(forecaster, (Mapping, Sequence))
+    models = _named(forecaster) if isinstance(forecaster, (Mapping, Sequence)) else {"": forecaster}
     horizon = _common_horizon(models)
     count = whole("windows", windows, hint="count the cutoffs.")
     apart = horizon if step is None else whole("step", step, hint="count the steps from one cutoff to the next.")

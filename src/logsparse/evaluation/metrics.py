@@ -20,6 +20,8 @@ NEEDS = {None: (ID, TARGET), ID: (ID, TARGET), CUTOFF: (ID, CUTOFF, TARGET), STE
 SLICE = 250_000
 # Models are ranked by the first of these that all of them have.
 RANKS = ("wql", "crps_quantiles", "nd", "mae", "rmse")
+# Name of the grouping column during the sums, where "size" and others are taken.
+_GROUP = "\0group"
 # First columns of a leaderboard; the others follow as usual.
 _FRONT = ("count", "wql", "skill", "nd", "mase")
 Levels = dict[str, float]  # column -> quantile level, in rising order of level
@@ -133,7 +135,8 @@ def crps_samples(samples: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
 def _groups(table: pl.DataFrame) -> list[str]:
     """Return the columns that results can be grouped by, besides those of `NEEDS`."""
     levels = quantile_columns(table.columns)
-    taken = {*NEEDS, TARGET, MEAN, NAIVE, SCALE, *levels, *_terms(table.columns, levels)}
+    scores = [name for name, (_, over) in _terms(table.columns, levels).items() if over or name == "count"]
+    taken = {*NEEDS, TARGET, MEAN, NAIVE, SCALE, *levels, *scores}
     return [name for name in table.columns if name not in taken]
 
 
@@ -194,23 +197,25 @@ def _leaderboard(table: pl.DataFrame, by: str | None) -> pl.DataFrame:
         found = _score(part, by, naive=naive)
         return found if every <= set(part.columns) else found.drop("wql", "crps_quantiles", strict=False)
 
-    overall = {name: scored(part, None) for name, part in parts.items()}
-    order = _ranked(overall)
-    tables = overall if by is None else {name: scored(parts[name], by) for name in order}
-    joined = pl.concat((tables[name].with_columns(pl.lit(name).alias(MODEL)) for name in order), how="diagonal")
+    def joined(by: str | None) -> pl.DataFrame:
+        tables = (scored(part, by).with_columns(pl.lit(name).alias(MODEL)) for name, part in parts.items())
+        return pl.concat(tables, how="diagonal")
+
+    scores = joined(None)
+    if (rank := ranking(scores)) is not None:
+        scores = scores.sort(rank, maintain_order=True)
+    if by is not None:
+        order = pl.Enum(scores[MODEL])
+        scores = joined(by).sort(by, pl.col(MODEL).cast(order))
     usual = [*_FRONT, *_terms(table.columns, quantile_columns(table.columns))]
     columns = dict.fromkeys([*([by] if by else []), MODEL, *usual])
-    joined = joined.select(name for name in columns if name in joined.columns)
-    return joined.sort(by, maintain_order=True) if by else joined
+    return scores.select(name for name in columns if name in scores.columns)
 
 
-def _ranked(overall: Mapping[str, pl.DataFrame]) -> list[str]:
-    """Return the names of the models, best first; in order of appearance if they have no score in common."""
-    for rank in RANKS:
-        found = {name: scores[rank].item() if rank in scores.columns else None for name, scores in overall.items()}
-        if None not in found.values():
-            return sorted(found, key=lambda name: found[name])
-    return list(overall)
+def ranking(scores: pl.DataFrame) -> str | None:
+    """Return the score by which models are ranked: the first of `RANKS` that all of them have."""
+    complete = [name for name in RANKS if name in scores.columns and not scores[name].null_count()]
+    return next(iter(complete), None)
 
 
 def _has_naive(table: pl.DataFrame) -> bool:
@@ -233,18 +238,20 @@ def _score(table: pl.DataFrame, by: str | None, *, naive: bool = False) -> pl.Da
         # Ranked before rows without y are dropped, so that a gap does not shift the steps after it.
         table = table.with_columns(pl.col(TIME).rank("dense").over(ID, CUTOFF).cast(pl.Int64).alias(STEP))
 
-    key = [] if by is None else [by]
+    key = [] if by is None else [_GROUP]
+    group = [] if by is None else [pl.col(by).alias(_GROUP)]
     terms = _terms(numbers, levels)
     rows = [term.alias(name) for name, (term, _) in terms.items()]
     # Slices bound the memory and fix the order of the sums: the streaming engine is as fast, but its last digits
     # differ from run to run.
     slices = (table.slice(start, SLICE).lazy() for start in range(0, max(table.height, 1), SLICE))
-    parts = [_sums(part.select(*key, *map(_number, numbers)).select(*key, *rows), key) for part in slices]
+    parts = [_sums(part.select(*group, *map(_number, numbers)).select(*key, *rows), key) for part in slices]
     sums = _sums(pl.concat(parts).lazy(), key)
     scores = [pl.col(name) / pl.when(pl.col(over) > 0).then(pl.col(over)) for name, (_, over) in terms.items() if over]
     table = sums.select(*key, pl.col("count").cast(pl.Int64), *scores).sort(key or "count")
     table = table.with_columns(pl.col("rmse").sqrt()) if "rmse" in terms else table
-    return table.with_columns(skill=1 - pl.col("skill")) if "skill" in terms else table
+    table = table.with_columns(skill=1 - pl.col("skill")) if "skill" in terms else table
+    return table if by is None else table.rename({_GROUP: by})
 
 
 def _is_number(table: pl.DataFrame, name: str) -> bool:
@@ -270,10 +277,7 @@ def _terms(columns: Sequence[str], levels: Levels) -> dict[str, tuple[pl.Expr, s
     y = pl.col(TARGET)
     terms = {"count": (y.is_not_null(), ""), "size": (y.abs(), "")}
     errors = {name: y - pl.col(name) for name in columns if name in (MEAN, *levels)}
-    loss = {
-        name: pl.when(errors[name] > 0).then(level * errors[name]).otherwise((level - 1) * errors[name])
-        for name, level in levels.items()
-    }
+    loss = {name: quantile_loss(errors[name], level) for name, level in levels.items()}
     terms |= {f"R{level:g}": (2 * loss[name], "size") for name, level in levels.items()}
     if levels:
         terms["wql"] = (sum(loss.values(), start=pl.lit(0.0)) * (2 / len(levels)), "size")
@@ -303,6 +307,11 @@ def _terms(columns: Sequence[str], levels: Levels) -> dict[str, tuple[pl.Expr, s
     if MEAN in errors:
         terms["rmse"] = (errors[MEAN].pow(2), "count")
     return terms
+
+
+def quantile_loss(error: pl.Expr, level: float) -> pl.Expr:
+    """Return D_rho of an error, y - quantile."""
+    return pl.when(error > 0).then(level * error).otherwise((level - 1) * error)
 
 
 def quantile_columns(columns: Sequence[str]) -> Levels:
