@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 import logsparse as ls
 from logsparse.errors import ConfigError, DataError
@@ -70,7 +71,7 @@ def test_one_model_is_scored_by_a_static_column_too() -> None:
     assert scores["size"].to_list() == [1, 2]
     assert scores["count"].to_list() == [16, 8]
     expected = ls.score(frame.filter(size=2))
-    assert scores.filter(size=2).drop("size").equals(expected)
+    assert_frame_equal(scores.filter(size=2).drop("size"), expected)
 
 
 @pytest.mark.parametrize("by", ["y", "mean", "q0.5", "seasonal_naive", "region"])
