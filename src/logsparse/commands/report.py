@@ -18,7 +18,10 @@ def report(
     ] = None,
     title: Annotated[str | None, typer.Option(help="heading of the page [Forecast report]")] = None,
 ) -> None:
-    """Write the report of a backtest. It is one HTML file, which needs no network and contains no script."""
+    """Write the report of a backtest of one model or several.
+
+    It is one HTML file, which needs no network and contains no script.
+    """
     from logsparse.registry import load
     from logsparse.reporting.report import report as write_report
 
