@@ -20,7 +20,8 @@ class Half(ls.SeasonalNaive):
 
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> ls.Forecast:
         naive = super()._forecast(panel, levels)
-        return ls.Forecast(panel, naive.mean / 2, levels, naive.mean[:, None] / 2)
+        mean_SH = (naive.mean / 2).astype(np.float32)
+        return ls.Forecast(panel, mean_SH, levels, mean_SH[:, None])
 
 
 @pytest.fixture

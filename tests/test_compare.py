@@ -42,7 +42,7 @@ def test_a_point_forecast_is_compared_by_its_median_or_by_its_mean() -> None:
     assert pair.interval.change == pytest.approx(losses[0] / losses[1] - 1)
     mean = MEDIAN.drop("q0.5")
     (pair,) = compare(by_model(models(plain=frame, mean=mean))).pairs
-    errors = [(frame["y"] - table["mean"]).abs().sum() for table in (frame, mean)]
+    errors = [float((frame["y"] - table["mean"]).abs().sum()) for table in (frame, mean)]
     assert pair.interval is not None
     assert pair.interval.change == pytest.approx(errors[0] / errors[1] - 1)
 

@@ -99,6 +99,17 @@ def test_any_models_give_a_complete_page(frame: Any, tmp_path: Path) -> None:
     assert "<b>" not in ls.report(frame, tmp_path / "again.html").read_text()
 
 
+@pytest.mark.filterwarnings("error:constrained_layout")
+def test_many_models_show_the_pairs_of_the_best_and_leave_room_for_the_charts(tmp_path: Path) -> None:
+    many = models(**{f"model {i} with quite a long name": nearer(MANY, i / 20) for i in range(9)})
+    page = outline(many, tmp_path)
+    assert "All 36 pairs of models" in page.texts
+    best = ls.score(many)["model"][0]
+    pairs = [text for text in page.texts if " against " in text and "seasonal" not in text]
+    assert len(pairs) == 8 + 36
+    assert all(pair.startswith(f"{best} against") for pair in pairs[:8])
+
+
 def test_thousands_of_series_stay_a_small_page(tmp_path: Path) -> None:
     frame = results(series=3000, windows=1, horizon=4)
     both = models(a=frame, b=nearer(frame, 0.1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +38,10 @@ COLOURS = {
     MUTED: "--muted",
 }
 COLOURS |= {colour: f"--model{number}" for number, colour in enumerate(MODELS) if number}
-LEGEND_COLUMNS = 3
+# Most labels side by side in a legend; height of one row of them in inches.
+LEGEND_COLUMNS, ROW_OF_LEGEND = 3, 0.2
 # Longer names of models are cut in legends.
-LONGEST_LABEL = 24
+LONGEST_LABEL = 18
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (2, 1.5)))
 # An SVG of more characters than this is embedded as PNG.
 LARGEST = 400_000
@@ -69,7 +70,7 @@ def steps_chart(steps: Sequence[int], errors: Mapping[str, Errors], naive: Error
         axes.set_xlim(steps[0] - 1, steps[0] + 1)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("step of the horizon")
-    _finish(axes)
+    _finish(axes, _legend_columns(errors))
     return figure
 
 
@@ -85,14 +86,21 @@ def calibration_chart(levels: Mapping[str, Sequence[Level]]) -> Figure:
     axes.set_xticks(range(0, 101, 20), [f"{tick} %" for tick in range(0, 101, 20)])
     axes.set_yticks(range(20, 101, 20), [f"{tick} %" for tick in range(20, 101, 20)])
     axes.set_xlabel("level of the quantile")
-    _finish(axes)
+    _finish(axes, _legend_columns(levels))
     return figure
 
 
 def _size(models: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the size of a chart of these models, with room for the lines of its legend."""
+    """Return the size of a chart of these models, with room for all rows of its legend."""
     width, height = NARROW
-    return width, height + 0.2 * (len(models) // LEGEND_COLUMNS)
+    rows = -(-(len(models) + 1) // _legend_columns(models))
+    return width, height + ROW_OF_LEGEND * (rows - 1)
+
+
+def _legend_columns(models: Iterable[str]) -> int:
+    """Return how many columns of labels fit above a narrow chart."""
+    longest = max(len(label) for label in ("seasonal naive", *map(_plain, models)))
+    return max(1, min(LEGEND_COLUMNS, int((NARROW[0] - 0.2) / (0.4 + 0.065 * longest))))
 
 
 def _style(number: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from logsparse.data.columns import CUTOFF, ID, MODEL
-from logsparse.evaluation.compare import Pairs, compare
+from logsparse.evaluation.compare import Pair, Pairs, compare
 from logsparse.evaluation.metrics import STEP, ranking
 from logsparse.reporting.charts import calibration_chart, inline, steps_chart
 from logsparse.reporting.numbers import NAIVE_PREFIX, Compared, format_time
@@ -30,6 +30,8 @@ from logsparse.reporting.words import (
 
 # Scores in the table of models.
 SCORES = ("wql", "nd", "mase", "rmse")
+# With more pairs than this, those of the best model are shown, and all of them among the details.
+PAIRS_SHOWN = 6
 # Most rows of a table.
 ROWS_SHOWN = 50
 
@@ -39,13 +41,20 @@ Section = dict[str, Any]
 def comparison(found: Compared) -> Section:
     """Return the variables of the template that show several models."""
     pairs = compare({name: results.table for name, results in found.models.items()})
+    few = len(pairs.pairs) <= PAIRS_SHOWN
+    best = [pair for pair in pairs.pairs if few or pair.first == found.best[0]]
     return {
         **_summary(found, pairs),
         "models": _models(found),
-        "pairs": _pairs(pairs),
+        "pairs": _pairs(pairs, best),
         "steps": _steps(found),
         "calibration": _calibration(found),
-        "tables": [*_coverage(found), _by_series(found), _by_cutoff(found)],
+        "tables": [
+            *([] if few else [_pairs(pairs, pairs.pairs)]),
+            *_coverage(found),
+            _by_series(found),
+            _by_cutoff(found),
+        ],
     }
 
 
@@ -103,16 +112,15 @@ def _wins(found: Compared) -> dict[str, str]:
     return {name: f"{won:,} of {known.height:,} series" for name, won in zip(errors, counts, strict=True)}
 
 
-def _pairs(found: Pairs) -> Section:
+def _pairs(found: Pairs, pairs: list[Pair]) -> Section:
     rows = []
-    for pair in found.pairs[:ROWS_SHOWN]:
+    for pair in pairs[:ROWS_SHOWN]:
         name = f"{shortened(pair.first)} against {shortened(pair.second)}"
         texts = [signed(100 * pair.interval.change), interval_text(pair.interval)] if pair.interval else ["", ""]
         rows.append([name, *texts, pair_verdict(pair, found)])
     heads = ["models", "quantile loss", "95 % interval", "verdict"]
-    left_out = len(found.pairs) - len(rows)
-    caption = pairs_caption(found) + (f" The first {ROWS_SHOWN} of {len(found.pairs)} pairs." if left_out else "")
-    return {"caption": caption, "heads": heads, "rows": rows}
+    first = f"The first {ROWS_SHOWN} of {len(pairs)} pairs" if len(pairs) > ROWS_SHOWN else f"All {len(pairs)} pairs"
+    return {"title": f"{first} of models", "caption": pairs_caption(found), "heads": heads, "rows": rows}
 
 
 def _steps(found: Compared) -> Section:
