@@ -88,8 +88,8 @@ def backtest(
     >>> results.select("ds", "cutoff", "y", "mean").rows()[:2]
     [(64, 63, 1.0, 1.0), (65, 63, 2.0, 2.0)]
     >>> both = ls.backtest({"week": ls.SeasonalNaive(3, season=7), "day": ls.SeasonalNaive(3, season=1)}, frame)
-    >>> ls.score(both).select("model", "wql", "skill").rows()
-    [('week', 0.0, 1.0), ('day', 0.6666666666666666, 0.0)]
+    >>> ls.score(both).select("model", "mae", "skill").rows()
+    [('week', 0.0, 1.0), ('day', 2.0, 0.0)]
     """
     several = isinstance(forecaster, (Mapping, Sequence))
     models = _named(forecaster) if isinstance(forecaster, (Mapping, Sequence)) else {"": forecaster}
