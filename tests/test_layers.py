@@ -30,8 +30,10 @@ ORDER = [
     "forecast", "configured", "learned", "forecaster",
     "baselines.deepar", "baselines.deepstate", "baselines.estimate", "baselines.naive", "baselines.classical",
     "baselines.trmf", "registry",
-    "evaluation.backtest", "evaluation.results", "evaluation.importance", "evaluation.metrics", "evaluation.what_if",
-    "reporting.numbers", "reporting.charts", "reporting.importance", "reporting.report",
+    "evaluation.results", "evaluation.metrics", "evaluation.backtest", "evaluation.bootstrap", "evaluation.compare",
+    "evaluation.importance", "evaluation.what_if",
+    "reporting.numbers", "reporting.charts", "reporting.words", "reporting.comparison", "reporting.importance",
+    "reporting.report",
     "commands.options", "commands.streams", "commands.attend", "commands.backtest", "commands.check",
     "commands.explain",
     "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.settings", "commands.fit",
@@ -46,7 +48,8 @@ FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
     "data.panel", "data.times", "data.columns", "data.localtime", "data.files", "data.grid", "data.frame", "forecast",
     "attention.maps", "evaluation.backtest", "evaluation.results", "evaluation.importance", "evaluation.metrics",
-    "evaluation.what_if", "reporting.importance", "reporting.numbers", "reporting.report",
+    "evaluation.bootstrap", "evaluation.compare", "evaluation.what_if",
+    "reporting.importance", "reporting.numbers", "reporting.comparison", "reporting.report",
     "commands.options", "commands.streams", "paper.electricity", "paper.traffic", "paper.solar", "paper.wind",
     "paper.m4", "paper.prepare", "paper.experiment",
 }  # fmt: skip

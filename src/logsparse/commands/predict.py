@@ -12,9 +12,11 @@ from logsparse.commands.options import (
     History,
     MethodName,
     Model,
+    Quantiles,
+    Samples,
     check_out,
     given,
-    listed,
+    levels_of,
     print_rows,
     say_of_training,
     write_table,
@@ -26,10 +28,8 @@ def predict(
     data: History = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="file to write the forecast to")] = Path("forecast.parquet"),
     horizon: Annotated[int | None, typer.Option(help="number of steps, at most that of MODEL [that of MODEL]")] = None,
-    quantiles: Annotated[str | None, typer.Option(help="levels such as 0.1,0.5,0.9 [0.1 to 0.9]")] = None,
-    samples: Annotated[
-        int | None, typer.Option(help="sample paths to draw per series [the model's setting, or as many as needed]")
-    ] = None,
+    quantiles: Quantiles = None,
+    samples: Samples = None,
     method: MethodName = None,
     future: Future = None,
 ) -> None:
@@ -39,7 +39,7 @@ def predict(
 
     check_out(out)
     _check_separate(out, model, data, future)
-    levels = None if quantiles is None else _levels(quantiles)
+    levels = levels_of(quantiles)
     forecaster = load(model, **given(samples=samples, method=method))
     say_of_training(forecaster, model)
     table, _ = from_native(forecaster.predict(data, horizon=horizon, quantiles=levels, future=future))
@@ -64,14 +64,3 @@ def _check_separate(out: Path, model: Path, data: Path | None, future: Path | No
             got=str(out),
             hint="give another name with -o.",
         )
-
-
-def _levels(text: str) -> list[float]:
-    from logsparse.errors import ConfigError
-
-    try:
-        return [float(part) for part in listed(text) or []]
-    except ValueError as error:
-        raise ConfigError(
-            "--quantiles must be levels between 0 and 1.", got=repr(text), hint="write --quantiles 0.1,0.5,0.9."
-        ) from error
