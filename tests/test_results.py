@@ -45,6 +45,23 @@ def test_a_fitted_model_backtests_with_its_own_columns(sales: pl.DataFrame) -> N
     assert ls.backtest(model, renamed, windows=3, target_col="amount").columns[3] == "amount"
 
 
+def test_several_models_keep_the_names_and_are_scored_and_reported_by_them(sales: pl.DataFrame, tmp_path: Path) -> None:
+    week = ls.SeasonalNaive(7).fit(sales, until="2024-03-01", **NAMES)
+    results = ls.backtest({"day": ls.SeasonalNaive(7, season=1), "week": week}, sales, windows=3)
+    assert results.columns[:6] == ["sku", "date", "cutoff", "qty", "model", "mean"]
+    given = ls.backtest([ls.SeasonalNaive(7, season=1), ls.SeasonalNaive(7)], sales, windows=3, **NAMES)
+    assert given.drop("model").equals(results.drop("model"))
+    assert ls.score(results)["model"].to_list() == ["week", "day"]
+    for by in ("sku", "unique_id"):
+        assert ls.score(results, by=by).select("sku", "model").rows()[:2] == [("007", "week"), ("007", "day")]
+    results.write_csv(tmp_path / "results.csv")
+    printed = logsparse("score", tmp_path / "results.csv", "--by", "sku").out
+    assert printed.split()[:2] == ["sku", "model"]
+    assert "007" in printed
+    page = ls.report(tmp_path / "results.csv", tmp_path / "report.html").read_text()
+    assert "week has the lowest error of 2 models" in page
+
+
 def test_attention_has_the_names_too(sales: pl.DataFrame) -> None:
     train = ls.TrainConfig(batch=4, epochs=1, steps_per_epoch=1)
     config = ls.Config(context=14, horizon=3, train=train)
@@ -90,7 +107,9 @@ def test_names_that_are_not_there_are_refused(sales: pl.DataFrame) -> None:
     results = ls.backtest(ls.SeasonalNaive(7), sales, **NAMES)
     with pytest.raises(DataError, match=r"Got id_col='skus', and the columns sku, date.*did you mean 'sku'"):
         ls.score(results, id_col="skus")
-    with pytest.raises(ConfigError, match=r"by must be None, 'sku', 'step' or 'cutoff'.*did you mean 'sku'"):
+    with pytest.raises(
+        ConfigError, match=r"by must be None, 'sku', 'step', 'cutoff' or another column.*did you mean 'sku'"
+    ):
         ls.score(results, by="skus")
     with pytest.raises(ConfigError, match="unknown keyword 'idcol'"):
         ls.score(results, idcol="sku")  # type: ignore[call-arg]

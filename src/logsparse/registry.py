@@ -29,15 +29,22 @@ NAMES = {
 _registered: dict[str, type[Forecaster]] = {}
 
 
+def known_as(name: str) -> str | None:
+    """Return the name in `NAMES` that is meant, in any case, or by its class; None if there is none."""
+    meant = {key.lower(): known for known, entry in NAMES.items() for key in (known, entry.partition(":")[2])}
+    return meant.get(name.lower())
+
+
 def named(name: str, horizon: int, **settings: Any) -> Forecaster:
     """Return an unfitted forecaster by its name on the command line, with the given parameters."""
-    if name not in NAMES:
+    known = known_as(name)
+    if known is None:
         raise ConfigError(
             f"A model must be one of: {', '.join(NAMES)}.",
             got=repr(name),
-            hint=suggest(name, NAMES, "or the path of a saved model's folder; check the spelling."),
+            hint=suggest(name.lower(), NAMES, "or the path of a saved model's folder; check the spelling."),
         )
-    return class_of(name)(horizon, **settings)
+    return class_of(known)(horizon, **settings)
 
 
 def class_of(name: str) -> type[Forecaster]:

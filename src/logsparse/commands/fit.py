@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from logsparse.commands.options import (
+    Covariates,
     Data,
     DayFirst,
     FreqText,
     IdCol,
     Minutes,
     Preset,
+    StaticNames,
     Steps,
     TargetCol,
     TimeCol,
@@ -61,8 +63,8 @@ def fit(
         typer.Option(help="random seed; results repeat with the same number of threads and without --minutes [0]"),
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda [auto]")] = None,
-    covariates: Annotated[str | None, typer.Option(help="columns whose future values are known: a,b")] = None,
-    static: Annotated[str | None, typer.Option(help="columns with one category per series: a,b")] = None,
+    covariates: Covariates = None,
+    static: StaticNames = None,
     id_col: IdCol = None,
     time_col: TimeCol = None,
     target_col: TargetCol = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from logsparse.errors import DataError, escaped
+from logsparse.errors import ConfigError, DataError, escaped
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FINDINGS = 3
 # Columns of scores that are printed; a file has all of them.
 SHOWN = ("count", "R0.5", "R0.9", "wql", "coverage_80", "mase", "nd", "rmse")
+SHOWN_OF_MODELS = ("wql", "skill", "nd", "mase", "rmse", "coverage_80", "count")
 
 
 def say(text: str) -> None:
@@ -42,12 +43,12 @@ def print_rows(rows: Sequence[tuple[str, str]]) -> None:
         typer.echo(escaped(f"{label:<{width}}  {value}"))
 
 
-def print_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows under a header: text and the first column aligned left, numbers right."""
+def print_table(names: Sequence[str], rows: Sequence[Sequence[str]], *, keys: int = 1) -> None:
+    """Print rows under a header: text and the first columns, the keys, aligned left, numbers right."""
     lines = [[escaped(cell) for cell in row] for row in (names, *rows)]
     columns = list(zip(*lines, strict=True))
     widths = [max(map(len, column)) for column in columns]
-    left = [not i or any(cell.count(" ") > 1 for cell in column[1:]) for i, column in enumerate(columns)]
+    left = [i < keys or any(cell.count(" ") > 1 for cell in column[1:]) for i, column in enumerate(columns)]
     for row in lines:
         cells = [
             cell.ljust(width) if to_left else cell.rjust(width)
@@ -74,15 +75,24 @@ def write_table(table: pl.DataFrame, path: Path | None) -> None:
 
 def print_scores(results: Any, *, by: str | None = None, out: Path | None = None, **names: str) -> None:
     """Score the results, write all scores to `out` if given, and print them."""
-    from logsparse.evaluation.metrics import score
+    from logsparse.data.columns import MODEL
+    from logsparse.evaluation.metrics import ranking, score
 
     scores = score(results, by=by, **names)
     write_table(scores, out)
-    if by is None:
+    compared = MODEL in scores.columns
+    if by is None and not compared:
         print_rows([(name, number(value)) for name, value in scores.row(0, named=True).items()])
     else:
-        shown = [scores.columns[0], *(name for name in SHOWN if name in scores.columns)]
-        print_table(shown, [[_cell(value) for value in row] for row in scores.select(shown).iter_rows()])
+        grouped = by is not None and by != MODEL
+        keys = [*scores.columns[:1], *([MODEL] if compared and grouped else [])]
+        measures = SHOWN_OF_MODELS if compared else SHOWN
+        shown = [*keys, *(name for name in measures if name in scores.columns)]
+        if compared and not grouped and (rank := ranking(scores)):
+            skill = "; skill is 1 - mae / that of seasonal naive" if "skill" in shown else ""
+            say(f"models by {rank}, best first{skill}")
+        rows = [[_cell(value) for value in row] for row in scores.select(shown).iter_rows()]
+        print_table(shown, rows, keys=len(keys))
 
 
 def _cell(value: Any) -> str:
@@ -113,6 +123,12 @@ MethodName = Annotated[
     str | None,
     typer.Option("--method", help="how a network forecasts: ancestral, mean-path, two-way or direct [as fitted]"),
 ]
+Quantiles = Annotated[str | None, typer.Option(help="levels such as 0.1,0.5,0.9 [0.1 to 0.9]")]
+Samples = Annotated[
+    int | None, typer.Option(help="sample paths to draw per series [the model's setting, or as many as needed]")
+]
+Covariates = Annotated[str | None, typer.Option(help="columns whose future values are known: a,b")]
+StaticNames = Annotated[str | None, typer.Option("--static", help="columns with one category per series: a,b")]
 IdCol = Annotated[str | None, typer.Option(help="column of series ids [unique_id]")]
 TimeCol = Annotated[str | None, typer.Option(help="column of times [ds]")]
 TargetCol = Annotated[str | None, typer.Option(help="column of values [y]")]
@@ -141,6 +157,16 @@ def columns(**options: Any) -> Columns:
 def listed(text: str | None) -> list[str] | None:
     """Split a comma-separated list."""
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def levels_of(text: str | None) -> list[float] | None:
+    """Return the levels of --quantiles."""
+    try:
+        return None if text is None else [float(part) for part in listed(text) or []]
+    except ValueError as error:
+        raise ConfigError(
+            "--quantiles must be levels between 0 and 1.", got=repr(text), hint="write --quantiles 0.1,0.5,0.9."
+        ) from error
 
 
 def claim(folder: Path, seeds: Iterable[int]) -> bool:

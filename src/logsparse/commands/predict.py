@@ -13,9 +13,11 @@ from logsparse.commands.options import (
     History,
     MethodName,
     Model,
+    Quantiles,
+    Samples,
     check_out,
     given,
-    listed,
+    levels_of,
     print_rows,
     say,
     say_of_training,
@@ -34,10 +36,8 @@ def predict(
     data: History = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="file to write the forecast to")] = Path("forecast.parquet"),
     horizon: Annotated[int | None, typer.Option(help="number of steps, at most that of MODEL [that of MODEL]")] = None,
-    quantiles: Annotated[str | None, typer.Option(help="levels such as 0.1,0.5,0.9 [0.1 to 0.9]")] = None,
-    samples: Annotated[
-        int | None, typer.Option(help="sample paths to draw per series [the model's setting, or as many as needed]")
-    ] = None,
+    quantiles: Quantiles = None,
+    samples: Samples = None,
     method: MethodName = None,
     future: Future = None,
     on_bad: Annotated[
@@ -57,7 +57,7 @@ def predict(
 
     check_out(out)
     _check_separate(out, model, data, future)
-    asked = None if quantiles is None else _levels(quantiles)
+    asked = levels_of(quantiles)
     forecaster = load(model, **given(samples=samples, method=method))
     say_of_training(forecaster, model)
     levels, steps = forecaster.check_quantiles(asked), steps_asked(horizon, forecaster.horizon)
@@ -95,14 +95,3 @@ def _check_separate(out: Path, model: Path, data: Path | None, future: Path | No
             got=str(out),
             hint="give another name with -o.",
         )
-
-
-def _levels(text: str) -> list[float]:
-    from logsparse.errors import ConfigError
-
-    try:
-        return [float(part) for part in listed(text) or []]
-    except ValueError as error:
-        raise ConfigError(
-            "--quantiles must be levels between 0 and 1.", got=repr(text), hint="write --quantiles 0.1,0.5,0.9."
-        ) from error

@@ -24,7 +24,10 @@ def report(
     time_col: TimeCol = None,
     target_col: TargetCol = None,
 ) -> None:
-    """Write the report of a backtest. It is one HTML file, which needs no network and contains no script."""
+    """Write the report of a backtest of one model or several.
+
+    It is one HTML file, which needs no network and contains no script.
+    """
     from logsparse.registry import load
     from logsparse.reporting.report import report as write_report
 

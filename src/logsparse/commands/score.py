@@ -12,7 +12,12 @@ from logsparse.commands.options import IdCol, ResultFile, TargetCol, TimeCol, ch
 
 def score(
     results: ResultFile,
-    by: Annotated[str | None, typer.Option(help="one row per unique_id, step or cutoff [one row overall]")] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            help="one row per unique_id, step, cutoff, or another column of RESULTS, such as a static one [one row]"
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="file to write the scores to")] = None,
     id_col: IdCol = None,
     time_col: TimeCol = None,

@@ -23,6 +23,8 @@ from logsparse.data.times import READER_ERRORS, zone_named, zoned
 from logsparse.errors import ConfigError, DataError, keywords, listed, shown, truth
 
 ID, TIME, TARGET, CUTOFF = "unique_id", "ds", "y", "cutoff"
+# Names the forecaster of each row in the results of several.
+MODEL = "model"
 # Columns that a backtest adds so that its frame can be scored alone: a reference forecast, and the scale of MASE.
 NAIVE, SCALE = "seasonal_naive", "seasonal_error"
 _DEFAULTS = (ID, TIME, TARGET)

@@ -9,15 +9,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from logsparse.baselines.deepar import DeepAR
 from logsparse.data.panel import Panel
-from logsparse.data.scale import Doubles
 from logsparse.data.times import clock_time
 from logsparse.evaluation.backtest import backtest
+from logsparse.evaluation.bootstrap import Interval
+from logsparse.evaluation.bootstrap import difference as bootstrapped
 from logsparse.evaluation.metrics import score
 from logsparse.forecast import Forecaster
 from logsparse.forecaster import LogSparse
@@ -39,22 +40,10 @@ from logsparse.paper.ledger import Identity, Row, Run, best
 from logsparse.paper.prepare import checked, locate
 from logsparse.registry import named
 
-# K seeds, U units (forecast starts, or series where there is one start), R replicates
+# K seeds, U units (forecast starts, or series where there is one start)
 
-REPLICATES = 4000
 # A curve counts as flat if its last tenth lowers the best loss by at most this share of its range.
 _FLAT = 0.01
-
-
-class Interval(NamedTuple):
-    """Relative difference of R0.5 with its 95 % interval: -0.1 is an error lower by a tenth."""
-
-    change: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{100 * self.change:+.1f} % [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
 
 
 @dataclass(frozen=True)
@@ -104,21 +93,10 @@ def difference(one: Cell, other: Cell) -> Interval | None:
     None where the runs left no losses, or not on the same units.
     """
     units = {tuple(found["of"]) for found in (*_losses(one), *_losses(other))}
-    if not _losses(one) or not _losses(other) or len(units) != 1 or len(next(iter(units))) < 2:
+    if not _losses(one) or not _losses(other) or len(units) != 1:
         return None
     mine_KU, theirs_KU = (np.array([found["R0.5"] for found in _losses(each)]) for each in (one, other))
-    generator = np.random.default_rng(0)
-    weights_RU = _resampled(mine_KU.shape[1], generator)
-    sums = [
-        np.einsum("rk,ku,ru->r", _resampled(len(losses_KU), generator) / len(losses_KU), losses_KU, weights_RU)
-        for losses_KU in (mine_KU, theirs_KU)
-    ]
-    if not mine_KU.sum() or not sums[1].all():
-        return None
-    ratios_R = sums[0] / sums[1]
-    low, high = np.quantile(ratios_R, (0.025, 0.975)).tolist()
-    change = float(mine_KU.mean(0).sum() / theirs_KU.mean(0).sum())
-    return Interval(change - 1, low - 1, high - 1)
+    return bootstrapped(mine_KU, theirs_KU)
 
 
 def sound(trace: Mapping[str, Any]) -> bool:
@@ -143,11 +121,6 @@ def _losses(of: Cell) -> list[Mapping[str, Any]]:
     """The losses behind each seed's row: those of the first method, where there are several."""
     left = [of.traces.get(row["seed"], {}).get("losses") for row in of.rows]
     return [next(iter(found.values())) for found in left if found]
-
-
-def _resampled(count: int, generator: np.random.Generator) -> Doubles:
-    """(R, count): how often each is drawn in a replicate."""
-    return generator.multinomial(count, np.full(count, 1 / count), REPLICATES).astype(np.float64)
 
 
 def _train(row: Row) -> Mapping[str, Any]:
