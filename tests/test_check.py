@@ -55,12 +55,11 @@ def test_a_renamed_series_is_suspected() -> None:
     assert missing.text.endswith("; 'meter_07_new' is new: was it renamed?")
 
 
-@pytest.mark.parametrize(("ours", "severity"), [("Europe/Berlin", "warning"), (None, "bad")])
-def test_another_time_zone_is_found(ours: str | None, severity: str) -> None:
+def test_data_of_another_zone_are_converted_and_those_without_one_refused() -> None:
     model = ls.SeasonalNaive(horizon=24).fit(frame_of("a", "b", zone="UTC"), id_col="meter")
-    (finding,) = ls.check(frame_of("a", "b", zone=ours), model=model).findings
-    assert (finding.series, finding.kind, finding.severity) == (None, "zone", severity)
-    assert str(finding) == f"times in {ours or 'no time zone'}, the model was fitted on times in UTC"
+    assert ls.check(frame_of("a", "b", zone="Europe/Berlin"), model=model).ok
+    with pytest.raises(ls.DataError, match="must have a time zone, as those that were fitted"):
+        ls.check(frame_of("a", "b", zone=None), model=model)
 
 
 def test_another_step_is_found(model: ls.SeasonalNaive) -> None:

@@ -209,7 +209,7 @@ def test_hardly_any_training_is_said_and_shown_by_the_exit_code_and_again_by_pre
     words = ["fit", "hours.csv", "--horizon", "6", *QUICK, "--set", "train.epochs=100"]
     command = [sys.executable, "-m", "logsparse", *words]
     done = subprocess.run([*command, "--minutes", "1e-9"], capture_output=True, text=True, check=False, timeout=300)
-    said = "Training took 1 of 200 planned steps (1e-09 minutes are over): forecasts may be poor; train for longer"
+    said = "Training took 1 of 200 planned steps (time limit of 1e-09 minutes reached): forecasts may be poor"
     assert (done.returncode, done.stderr.count(said)) == (4, 1), done.stderr
     assert "steps       1 of 200\n" in done.stdout
     assert not Path("model.training").exists()

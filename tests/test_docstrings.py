@@ -67,7 +67,7 @@ def public(thing: object) -> set[str]:
 @pytest.mark.parametrize("name", [name for name in CALLED if name != "Forecaster" and hasattr(EXPORTED[name], "fit")])
 def test_a_forecaster_lists_its_parameters_and_what_is_called(name: str) -> None:
     model = EXPORTED[name](horizon=3)
-    called = {"fit", "predict", "forecast", "save", "diagnostics", "clone", "get_params", "set_params"}
+    called = {"fit", "predict", "forecast", "save", "diagnostics", "clone", "get_params", "load", "set_params"}
     trained = {"attention", "fine_tune", "method", "plan"} if isinstance(model, ls.LogSparse) else set()
     assert public(model) - {"failed_"} == called | trained | set(model.get_params())
     assert not [one for one in dir(model) if one.startswith("_") and not one.startswith("__")]
@@ -79,7 +79,7 @@ def test_a_fitted_forecaster_and_its_forecast_list_what_they_hold() -> None:
     before = public(fresh)
     assert public(fresh.fit(frame)) - before == {"columns_", "panel_", "season_"}
     held = {"levels", "mean", "panel", "quantiles", "samples"}
-    assert public(fresh.forecast()) == held | {"frame", "plot", "quantile", "table"}
+    assert public(fresh.forecast()) == held | {"first", "frame", "plot", "quantile", "table"}
 
 
 def test_modules_of_patterns_and_presets_list_what_they_make() -> None:

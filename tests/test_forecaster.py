@@ -262,7 +262,6 @@ def test_an_unfitted_model_is_refused(tmp_path: Path) -> None:
         lambda: quick().fine_tune(frame()),
         lambda: quick().learned_until(),
         lambda: ls.SeasonalNaive(3).learned_until(),
-        lambda: setattr(quick(), "method", "direct"),
     ):
         with pytest.raises(ls.NotFittedError, match=" must be fitted before it forecasts"):
             call()

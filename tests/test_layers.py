@@ -34,7 +34,7 @@ ORDER = [
     "evaluation.compare", "evaluation.importance", "evaluation.what_if",
     "reporting.numbers", "reporting.charts", "reporting.words", "reporting.comparison", "reporting.importance",
     "reporting.report",
-    "commands.options", "commands.streams", "commands.attend", "commands.backtest", "commands.check",
+    "commands.streams", "commands.options", "commands.attend", "commands.backtest", "commands.check",
     "commands.explain",
     "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.settings", "commands.fit",
     "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment",

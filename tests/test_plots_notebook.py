@@ -23,7 +23,7 @@ levels = {"north": 10, "south": 25}
 frame = pl.concat(pl.DataFrame({"unique_id": name, "ds": hours, "y": n * wave}) for name, n in levels.items())
 progress._QUICK_SECONDS = -1
 """
-FIT = 'model = ls.LogSparse(horizon=24, minutes=0.02).fit(frame, until="2024-01-30T23:00")'
+FIT = 'model = ls.LogSparse(horizon=24, steps=4).fit(frame, until="2024-01-30T23:00")'
 PICTURES = [
     "forecast.plot()",
     'forecast.plot(["north", "south"], actuals=frame)',

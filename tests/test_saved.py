@@ -74,7 +74,7 @@ def test_a_class_does_not_load_what_another_saved(frame: pl.DataFrame, tmp_path:
 
 def test_a_parameter_that_cannot_be_changed_is_refused_by_the_class_too(frame: pl.DataFrame, tmp_path: Path) -> None:
     Shifted(3, season=7).fit(frame).save(tmp_path)
-    with pytest.raises(ConfigError, match="Of a saved Shifted nothing can be changed on loading"):
+    with pytest.raises(ConfigError, match="Nothing of a saved Shifted can be changed on loading"):
         Shifted.load(tmp_path, by=3)
 
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 _LONGEST_HORIZON = 100_000
 # What other modules and subclasses call, and tab completion leaves out.
-_INTERNAL = {"changeable", "check", "check_quantiles", "history", "kind", "learned_until", "point_only",
-             "read_settings", "restored", "settings", "summaries"}  # fmt: skip
+_INTERNAL = {"changeable", "check", "check_quantiles", "history", "input_delays", "kind", "learned_until", "point_only",
+             "read_settings", "restored", "screened", "settings", "summaries"}  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -365,10 +365,9 @@ class Forecaster(Parameters, Saved, ABC):
         """
         from logsparse.folder import ModelFolder, as_tensors, write
 
-        if not hasattr(self, "panel_"):
-            raise NotFittedError(self)
+        panel = self._read(None)
         place = a_path("A model is saved to the path of a folder.", path, hint='write save("model").')
-        facts, values = pack_panel(self.panel_, self._remembered() if history else 1)
+        facts, values = pack_panel(panel, self._remembered() if history else 1)
         learned, arrays = self._state()
         # A step that was inferred stays inferred, so that later data of another step are refused, not resampled.
         freq = {"freq": facts["freq"]} if self.columns_.get("freq") is not None else {}

@@ -170,7 +170,9 @@ class Attention:
         own = None if self.step is None else self.times[self.context + self.step]
         named = [
             f"{'itself' if time == own else text} ({weight:.0%})"
-            for time, text, weight in zip(top[TIME], self._texts(top[TIME]), top["weight"], strict=True)
+            for time, text, weight in zip(
+                top[self.names[1]], self._texts(top[self.names[1]]), top["weight"], strict=True
+            )
         ]
         return f"{'the forecast' if self.step is None else self._who()} looks most at {', '.join(named)}"
 

@@ -35,6 +35,7 @@ from logsparse.commands.options import (
     say_of_training,
     write_table,
 )
+from logsparse.commands.streams import STREAM, Format, source
 from logsparse.registry import NAMES, known_as
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def backtest(
     minutes: Minutes = None,
     preset: Preset = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="file to write the results to")] = None,
+    format_: Format = None,
     covariates: Covariates = None,
     static: StaticNames = None,
     id_col: IdCol = None,
@@ -78,7 +80,7 @@ def backtest(
     from logsparse.evaluation.backtest import backtest as run
     from logsparse.evaluation.backtest import numbered, read_for
 
-    check_out(out)
+    check_out(out, format_)
     levels = levels_of(quantiles)
     words = [model] if _is_saved(model) else listed(model) or [model]
     models = _Models(words, refit=refit)
@@ -88,13 +90,14 @@ def backtest(
     named = columns(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq, **lists)
     written = columns(tz=tz, time_format=time_format, dayfirst=dayfirst)
     used: Columns = {**named, **written}
-    panel = read_for(models.forecasters, data, used, refit=refit)
+    panel = read_for(models.forecasters, source(data), used, refit=refit)
     say(f"{panel.origin.layout} table: {panel}")
     made = models.forecasters
     tested = made[0] if len(made) == 1 else dict(zip(numbered(models.labels()), made, strict=True))
     results = run(tested, panel, windows=windows, step=step, until=until, refit=refit, quantiles=levels, season=season)
-    write_table(results, out)
-    print_scores(results)
+    write_table(results, out, format_)
+    if out != STREAM:
+        print_scores(results)
 
 
 class _Models:

@@ -22,6 +22,7 @@ from logsparse.commands.options import (
     print_rows,
     span,
 )
+from logsparse.commands.streams import source
 from logsparse.errors import escaped
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def check(
     forecaster = None if model is None else load(model)
     names = given(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq)
     named = columns(**names, tz=tz, time_format=time_format, dayfirst=dayfirst)
-    panel = readable(data, forecaster, named)
+    panel = readable(source(data), forecaster, named)
     limits = given(now=now, stale=stale, flat=flat, gaps=gaps, outlier=outlier, level=level)
     health = examine(panel, model=forecaster, **limits)
     facts = recognised(panel)

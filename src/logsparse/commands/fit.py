@@ -29,6 +29,7 @@ from logsparse.commands.options import (
     print_rows,
     say,
 )
+from logsparse.commands.streams import source
 
 if TYPE_CHECKING:
     from logsparse.data.columns import Columns
@@ -105,7 +106,7 @@ def fit(
     try:
         if origin is None:
             model = _new(horizon, context, preset, settings)
-            panel = to_panel(data, **used)
+            panel = to_panel(source(data), **used)
             if until is not None:
                 panel = panel.until(clock_time(panel, until))
             plan = model.plan(panel, **used)
@@ -118,7 +119,7 @@ def fit(
             if claim(folder, [model.seed]):
                 say(f"resuming the training in {folder}")
             limits = {name: value for name, value in settings.items() if name in _FINE_TUNED}
-            model.fine_tune(data, until=until, folder=folder, **limits)
+            model.fine_tune(source(data), until=until, folder=folder, **limits)
     except KeyboardInterrupt:
         say(f"nothing was saved in {out}: the command was stopped before training started.")
         raise

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from logsparse.commands.streams import STREAM, check_format, write_stream
 from logsparse.errors import ConfigError, DataError, escaped
 
 if TYPE_CHECKING:
@@ -37,10 +38,11 @@ def span(numbers: Sequence[int]) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def print_rows(rows: Sequence[tuple[str, str]]) -> None:
+def print_rows(rows: Sequence[tuple[str, str]], *, beside: Path | None = None) -> None:
+    """Print labels and values; on the error stream if the result itself goes to standard output."""
     width = max(len(label) for label, _ in rows)
     for label, value in rows:
-        typer.echo(escaped(f"{label:<{width}}  {value}"))
+        typer.echo(escaped(f"{label:<{width}}  {value}"), err=beside == STREAM)
 
 
 def print_table(names: Sequence[str], rows: Sequence[Sequence[str]], *, keys: int = 1) -> None:
@@ -57,29 +59,37 @@ def print_table(names: Sequence[str], rows: Sequence[Sequence[str]], *, keys: in
         typer.echo("  ".join(cells).rstrip())
 
 
-def check_out(path: Path | None) -> None:
-    """Refuse a file that cannot be written, before the work starts."""
-    if path is not None:
+def check_out(path: Path | None, format_: str | None = None) -> None:
+    """Refuse a file that cannot be written, before the work starts; `-` is standard output."""
+    check_format(format_, path)
+    if path not in (None, STREAM):
         from logsparse.data.files import check_writable
 
         check_writable(path)
 
 
-def write_table(table: pl.DataFrame, path: Path | None) -> None:
-    if path is not None:
+def write_table(table: pl.DataFrame, path: Path | None, format_: str | None = None) -> None:
+    """Write to the file, or to standard output in this format if the path is `-`."""
+    if path == STREAM:
+        write_stream(table, format_)
+    elif path is not None:
         from logsparse.data.files import write
 
         write(table, path)
         say(f"wrote {path}")
 
 
-def print_scores(results: Any, *, by: str | None = None, out: Path | None = None, **names: str) -> None:
-    """Score the results, write all scores to `out` if given, and print them."""
+def print_scores(
+    results: Any, *, by: str | None = None, out: Path | None = None, format_: str | None = None, **names: str
+) -> None:
+    """Score the results, write all scores to `out` if given, and print them unless that is standard output."""
     from logsparse.data.columns import MODEL
     from logsparse.evaluation.metrics import ranking, score
 
     scores = score(results, by=by, **names)
-    write_table(scores, out)
+    write_table(scores, out, format_)
+    if out == STREAM:
+        return
     compared = MODEL in scores.columns
     if by is None and not compared:
         print_rows([(name, number(value)) for name, value in scores.row(0, named=True).items()])
@@ -106,12 +116,12 @@ def say_of_training(model: object, path: Path) -> None:
         say(f"{path}: {history.warning}")
 
 
-_FILE = "parquet, csv or feather file, or folder of parquet files"
+_FILE = "parquet, csv or feather file, folder of parquet files, or - for standard input"
 
 Data = Annotated[Path, typer.Argument(metavar="DATA", help=_FILE)]
 History = Annotated[Path | None, typer.Argument(metavar="DATA", help=f"{_FILE} [the data MODEL was fitted on]")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="folder of a fitted model")]
-ResultFile = Annotated[Path, typer.Argument(metavar="RESULTS", help="result file of a backtest")]
+ResultFile = Annotated[Path, typer.Argument(metavar="RESULTS", help="result file of a backtest, or -")]
 Future = Annotated[Path | None, typer.Option(help="file with the values of the covariates over the horizon")]
 Until = Annotated[str | None, typer.Option(help="time of the last step to train on [the end of each series]")]
 Preset = Annotated[

@@ -23,6 +23,7 @@ from logsparse.commands.options import (
     say_of_training,
     write_table,
 )
+from logsparse.commands.streams import STREAM, Format, source
 
 if TYPE_CHECKING:
     from logsparse.data.health import OnBad
@@ -34,7 +35,8 @@ LISTED = 20
 def predict(
     model: Model,
     data: History = None,
-    out: Annotated[Path, typer.Option("-o", "--out", help="file to write the forecast to")] = Path("forecast.parquet"),
+    out: Annotated[Path, typer.Option("-o", "--out", help="file to write to, or -")] = Path("forecast.parquet"),
+    format_: Format = None,
     horizon: Annotated[int | None, typer.Option(help="number of steps, at most that of MODEL [that of MODEL]")] = None,
     quantiles: Quantiles = None,
     samples: Samples = None,
@@ -55,23 +57,24 @@ def predict(
     from logsparse.params import steps_asked
     from logsparse.registry import load
 
-    check_out(out)
-    _check_separate(out, model, data, future)
+    check_out(out, format_)
+    if out != STREAM:
+        _check_separate(out, model, data, future)
     asked = levels_of(quantiles)
     forecaster = load(model, **given(samples=samples, method=method))
     say_of_training(forecaster, model)
     levels, steps = forecaster.check_quantiles(asked), steps_asked(horizon, forecaster.horizon)
-    past, health = forecaster.screened(data, cast("OnBad", on_bad))
+    past, health = forecaster.screened(None if data is None else source(data), cast("OnBad", on_bad))
     (forecast,) = forecaster.summaries([forecaster.history(past, future, steps)], levels)
     table = forecast.first(steps).table()
-    write_table(table, out)
+    write_table(table, out, format_)
     ids, times = table.to_series(0), table.to_series(1)
     rows = [
         ("series", f"{ids.n_unique():,}"),
         ("steps", f"{horizon or forecaster.horizon:,}, from {times.min()!s} to {times.max()!s}"),
         ("columns", ", ".join(table.columns)),
     ]
-    print_rows(rows)
+    print_rows(rows, beside=out)
     skipped = health.only("bad").reasons() if on_bad == "skip" else []
     for reason in skipped[:LISTED]:
         say(f"not forecast: {reason}")

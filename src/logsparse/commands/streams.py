@@ -22,7 +22,7 @@ FORMATS = ("csv", "json", "parquet", "feather")
 _ENDINGS = {b"PAR1": ".parquet", b"ARROW1": ".feather"}
 
 Format = Annotated[
-    str | None, typer.Option("--format", help="csv, json, parquet or feather [by the name; csv for standard output]")
+    str | None, typer.Option("--format", help="of `-o -`, standard output: csv, json, parquet or feather [csv]")
 ]
 
 
@@ -47,13 +47,17 @@ def source(path: Path) -> Path | pl.DataFrame:
     return place
 
 
-def check_format(format_: str | None) -> None:
-    """Raise ConfigError for an unknown format."""
+def check_format(format_: str | None, out: Path | None) -> None:
+    """Raise ConfigError for an unknown format, or for one beside the name of a file, whose ending is its format."""
+    if format_ is not None and out != STREAM:
+        raise ConfigError(
+            "--format is for standard output.", got=f"--format {format_}", hint="add -o -, or end the name of -o in it."
+        )
     if format_ is not None and format_ not in FORMATS:
         raise ConfigError(
             f"--format must be one of: {', '.join(FORMATS)}.",
             got=repr(format_),
-            hint=suggest(format_, FORMATS, "leave it out to go by the name of the file."),
+            hint=suggest(format_, FORMATS, "leave it out for csv."),
         )
 
 

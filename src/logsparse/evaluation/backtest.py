@@ -292,7 +292,7 @@ def _refuse_seen(ends: Mapping[SeriesId, int], first: Panel) -> None:
                 "A backtest must begin after the model's training ended.",
                 got=f"series {name!r}: trained up to {first.freq.show(ends[name])}; "
                 f"first cutoff {first.freq.show(cutoff)}",
-                hint="fit with until=... (`logsparse fit --until`), or test with refit=True (--refit).",
+                hint="fit with until= an earlier time, or test with refit=True.",
             )
 
 
