@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -31,7 +32,12 @@ def model(hourly: pl.DataFrame, tmp_path: Path) -> Path:
 def test_a_forecast_goes_through_a_pipe_in_every_format(kind: str, hourly: pl.DataFrame, model: Path) -> None:
     done = pipe("predict", model, "-", "-o", "-", "--format", kind, stdin=encode(hourly, kind))
     assert done.returncode == 0, done.stderr
-    readers = {"csv": pl.read_csv, "json": pl.read_json, "parquet": pl.read_parquet, "feather": pl.read_ipc}
+    readers: dict[str, Any] = {
+        "csv": pl.read_csv,
+        "json": pl.read_json,
+        "parquet": pl.read_parquet,
+        "feather": pl.read_ipc,
+    }
     table = readers[kind](io.BytesIO(done.stdout))
     assert table.columns[:3] == ["unique_id", "ds", "mean"]
     assert table.height == 3 * hourly["unique_id"].n_unique()
