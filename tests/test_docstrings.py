@@ -16,8 +16,6 @@ from logsparse.params import Parameters
 
 EXPORTED = {name: getattr(ls, name) for name in ls.__all__}
 CALLED = [name for name in EXPORTED if not name.endswith("Error") and not isinstance(EXPORTED[name], ModuleType)]
-# Their docstrings have no sections yet.
-PLAIN = {"ConvAttention", "attend"}
 
 
 def run_examples(thing: Any) -> set[str]:
@@ -31,7 +29,7 @@ def run_examples(thing: Any) -> set[str]:
     return {test.name for test in tests}
 
 
-@pytest.mark.parametrize("name", [name for name in EXPORTED if name not in PLAIN])
+@pytest.mark.parametrize("name", EXPORTED)
 def test_the_examples_run(name: str) -> None:
     found = run_examples(EXPORTED[name])
     assert name in found or name not in CALLED, f"{name} has no example"
@@ -41,7 +39,7 @@ def test_the_examples_that_all_forecasters_share_run() -> None:
     assert len(run_examples(Parameters)) == 3
 
 
-@pytest.mark.parametrize("name", [name for name in CALLED if name not in PLAIN])
+@pytest.mark.parametrize("name", CALLED)
 def test_every_parameter_is_described(name: str) -> None:
     text = inspect.getdoc(EXPORTED[name]) or ""
     section = text.partition("Parameters\n----------\n")[2]
