@@ -56,9 +56,9 @@ sanitize: setup ## run the attention tests on a kernel built with AddressSanitiz
 	cp -r src/logsparse $(SANITIZED)/site/ && cp $(SANITIZED)/_native*.so $(SANITIZED)/site/logsparse/
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 OMP_NUM_THREADS=2 \
-	$(BIN)/python tests/sanitized.py $(abspath $(SANITIZED)/site) tests/test_attend.py tests/test_native.py tests/test_step.py \
-	    tests/test_maps_weights.py tests/test_layer.py tests/test_padding.py tests/test_layer_convolve.py tests/test_feedforward.py \
-	    tests/test_advance.py
+	$(BIN)/python tests/sanitized.py $(abspath $(SANITIZED)/site) tests/test_attend.py tests/test_native.py tests/test_attend_step.py \
+	    tests/test_maps_weights.py tests/test_layer.py tests/test_padding.py tests/test_layer_convolve.py tests/test_block_feedforward.py \
+	    tests/test_block_advance.py
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

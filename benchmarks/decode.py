@@ -32,8 +32,7 @@ from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
 from logsparse.data.sampler import Pairs
 from logsparse.defaults import recommend
-from logsparse.model.decode import decode_plainly, draws
-from logsparse.model.sample import Sampling, sample, window_keys
+from logsparse.model.decode import Sampling, decode_plainly, draws, sample, window_keys
 from logsparse.model.transformer import Transformer
 from logsparse.train.batches import windows_of
 from machine import write_result

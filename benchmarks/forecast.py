@@ -34,7 +34,7 @@ from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
 from logsparse.data.sampler import Pairs
 from logsparse.defaults import recommend
-from logsparse.model.sample import Sampling, sample
+from logsparse.model.decode import Sampling, sample
 from logsparse.train.batches import windows_of
 from machine import fair_clock, write_result
 

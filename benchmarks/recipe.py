@@ -22,13 +22,12 @@ import polars as pl
 import torch
 
 import logsparse as ls
-from logsparse.changes import apply
-from logsparse.commands.settings import read_settings
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
 from logsparse.data.times import clock_time, stamps
 from logsparse.defaults import recommend
 from logsparse.paper.ledger import machine
+from logsparse.settings import apply, read_settings
 from machine import RESULTS, append_row
 
 TABLE = RESULTS / "recipe.csv"

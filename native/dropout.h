@@ -1,5 +1,5 @@
 // Attention dropout: whether a cell is kept is a hash of (seed, batch, head, position, distance), so that all passes
-// and backends compute the same mask and none is stored. attention/inputs.py states the rule and implements it in
+// and backends compute the same mask and none is stored. attention/plain.py states the rule and implements it in
 // torch.
 #pragma once
 #include "simd.h"

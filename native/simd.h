@@ -95,7 +95,7 @@ template <class T> LOGSPARSE_INLINE Vec<T> log2(Vec<T> x) {
   return __builtin_convertvector(exponent, Vec<T>) + sum * z * T(2.8853900817779268147);
 }
 
-// The dropout hash of attention/inputs.py: 32-bit arithmetic, also in 64-bit lanes.
+// The dropout hash of attention/plain.py: 32-bit arithmetic, also in 64-bit lanes.
 template <class B> LOGSPARSE_INLINE B mix(B x) {
   constexpr uint32_t low = 0xFFFFFFFFu;
   x = ((x ^ (x >> 16)) * 0x7FEB352Du) & low;

@@ -16,11 +16,9 @@ from torch import Tensor
 
 from logsparse.attention import attend as attend_module
 from logsparse.attention import native as native_module
-from logsparse.attention.attend import Call, attend, choose
-from logsparse.attention.inputs import factors
+from logsparse.attention.attend import Call, StepCache, attend, attend_step, choose
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
-from logsparse.attention.plain import dense
-from logsparse.attention.step import StepCache, attend_step
+from logsparse.attention.plain import dense, factors
 from logsparse.errors import ConfigError, DataError, LogsparseError
 
 PATTERNS = {

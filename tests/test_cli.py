@@ -174,8 +174,8 @@ def test_the_version_is_printed() -> None:
 def test_the_docs_of_the_command_name_every_command_option_and_setting() -> None:
     import typer.main
 
-    from logsparse.changes import dotted
     from logsparse.cli import app
+    from logsparse.settings import dotted
 
     text = (Path(__file__).parents[1] / "docs" / "cli.md").read_text()
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]

@@ -13,9 +13,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from logsparse.baselines.naive import SeasonalNaive
-from logsparse.diagnostics import Diagnostics
 from logsparse.errors import ConfigError, DataError, NotFittedError
 from logsparse.forecast import Forecast
+from logsparse.params import Diagnostics
 from logsparse.registry import load
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from logsparse.paper import tables
 from logsparse.paper.cases import ten_layers
-from logsparse.paper.curves import COLOURS, LEARNED, MATRIX, same_hour
+from logsparse.paper.figures import COLOURS, LEARNED, MATRIX, same_hour
 from logsparse.pictures import save_figure
 
 CASE = "traffic-c20-hourly, 1 day x 7"

@@ -15,51 +15,38 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # Each file may import only what stands above it. CONTRIBUTING.md shows the same picture.
 ORDER = [
-    "errors", "process", "storage", "diagnostics",
-    "attention.pattern", "attention.inputs", "attention.native",
-    "model.inverse_cdf", "model.likelihood", "config", "changes", "presets",
+    "errors", "process", "storage",
+    "attention.pattern", "attention.plain", "attention.native",
+    "model.inverse_cdf", "model.likelihood", "config", "settings", "presets",
     "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.localtime",
     "data.features", "data.files", "data.grid", "data.frame", "data.health", "data.findings", "data.series_index",
-    "data.windows", "defaults", "progress", "canvas", "pictures", "interactive", "plots",
-    "attention.draw", "attention.plain", "attention.triton",
-    "attention.attend", "attention.layer", "attention.step", "attention.triton_kernels",
-    "model.feedforward", "model.advance", "model.network", "model.autoregressive", "model.decode",
-    "model.recurrent", "model.sample", "model.statespace", "model.transformer",
+    "data.windows", "defaults", "canvas", "pictures", "plots",
+    "attention.draw", "attention.triton", "attention.attend", "attention.layer", "attention.triton_kernels",
+    "model.block", "model.network", "model.decode", "model.recurrent", "model.statespace", "model.transformer",
     "attention.maps",
-    "train.distributed", "train.batches", "train.optim", "train.checkpoint", "train.loop", "folder", "params",
-    "saved", "forecast", "configured", "learned", "forecaster",
-    "baselines.deepar", "baselines.deepstate", "baselines.estimate", "baselines.naive", "baselines.classical",
-    "baselines.trmf", "registry",
-    "evaluation.results", "evaluation.metrics", "evaluation.backtest", "evaluation.check", "evaluation.bootstrap",
-    "evaluation.compare", "evaluation.importance", "evaluation.what_if",
-    "reporting.numbers", "reporting.charts", "reporting.words", "reporting.comparison", "reporting.importance",
-    "reporting.report",
-    "commands.streams", "commands.options", "commands.attend", "commands.backtest", "commands.check",
-    "commands.explain",
-    "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.settings", "commands.fit",
-    "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment",
-    "paper.electricity", "paper.m4", "paper.prepare", "paper.shapes", "paper.solar",
-    "paper.synthetic", "paper.cases", "paper.tables", "paper.long_waves",
-    "paper.claims", "paper.curves", "paper.figures", "paper.commands", "paper.traffic", "paper.wind",
+    "train.distributed", "train.batches", "train.optim", "train.checkpoint", "train.loop",
+    "folder", "params", "forecast", "plan", "forecaster",
+    "baselines.recurrent", "baselines.estimate", "baselines.naive", "baselines.classical", "baselines.trmf", "registry",
+    "evaluation.metrics", "evaluation.backtest", "evaluation.check", "evaluation.compare", "evaluation.importance",
+    "evaluation.what_if",
+    "reporting.numbers", "reporting.charts", "reporting.sections", "reporting.report",
+    "commands.options", "commands.attend", "commands.backtest", "commands.check", "commands.explain",
+    "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.fit",
+    "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment", "paper.prepare", "paper.sources",
+    "paper.shapes", "paper.synthetic", "paper.cases", "paper.tables", "paper.long_waves",
+    "paper.claims", "paper.figures", "paper.commands",
     "cli", "__main__",
 ]  # fmt: skip
 
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
     "data.panel", "data.times", "data.columns", "data.localtime", "data.files", "data.grid", "data.frame",
-    "data.health", "forecast",
-    "attention.maps", "evaluation.backtest", "evaluation.results", "evaluation.importance", "evaluation.metrics",
-    "evaluation.bootstrap", "evaluation.compare", "evaluation.what_if",
-    "reporting.importance", "reporting.numbers", "reporting.comparison", "reporting.report",
-    "commands.options", "commands.streams", "paper.electricity", "paper.traffic", "paper.solar", "paper.wind",
-    "paper.m4", "paper.prepare", "paper.experiment",
+    "data.health", "forecast", "attention.maps",
+    "evaluation.backtest", "evaluation.metrics", "evaluation.compare", "evaluation.importance", "evaluation.what_if",
+    "reporting.numbers", "reporting.sections", "reporting.report", "commands.options",
+    "paper.sources", "paper.prepare", "paper.experiment",
 }  # fmt: skip
-MAY_SEE_TORCH = {
-    "data.windows",
-    "folder",
-    "forecaster",
-    "learned",
-}
+MAY_SEE_TORCH = {"data.windows", "folder", "plan", "forecaster"}
 
 
 def module(path: Path) -> str:

@@ -15,7 +15,7 @@ pytest.importorskip("ipykernel")
 
 DATA = """
 import numpy as np, polars as pl, logsparse as ls
-from logsparse import progress
+from logsparse import process
 from logsparse.attention.draw import picture
 hours = np.arange("2024-01-01", "2024-02-01", dtype="datetime64[h]").astype("datetime64[us]")
 wave = 3 + np.sin(np.arange(len(hours)) * np.pi / 12)

@@ -15,7 +15,7 @@ import pytest
 import logsparse as ls
 from logsparse.baselines.naive import SeasonalNaive
 from logsparse.errors import ConfigError, DataError
-from logsparse.reporting.words import format_number
+from logsparse.reporting.sections import format_number
 from report_pages import LastWeeks, hours, results
 
 VOID = {"meta", "img", "br"}

@@ -9,10 +9,9 @@ import pytest
 
 from logsparse import presets
 from logsparse.attention.pattern import full, local, logsparse, restart
-from logsparse.changes import apply, dotted
-from logsparse.commands.settings import read_settings
 from logsparse.config import ModelConfig, TrainConfig
 from logsparse.errors import ConfigError
+from logsparse.settings import apply, dotted, read_settings
 
 
 @pytest.mark.parametrize(

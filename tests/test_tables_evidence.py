@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from logsparse.evaluation.bootstrap import Interval
+from logsparse.evaluation.compare import Interval
 from logsparse.paper.ledger import COLUMNS, Row
 from logsparse.paper.tables import Cell, cell, difference, sound
 

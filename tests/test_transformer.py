@@ -12,7 +12,7 @@ import small
 from logsparse.attention.pattern import full, logsparse, restart
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
-from logsparse.model.feedforward import drop
+from logsparse.model.block import drop
 from logsparse.model.transformer import Transformer
 from logsparse.train.batches import TrainingSet
 

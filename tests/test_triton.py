@@ -19,8 +19,8 @@ import torch
 from logsparse.attention import attend as backends
 from logsparse.attention import attend as front
 from logsparse.attention import triton as module
-from logsparse.attention.inputs import draw_seed
 from logsparse.attention.pattern import full, logsparse, restart
+from logsparse.attention.plain import draw_seed
 from logsparse.attention.triton import Launch, plan
 from logsparse.errors import ConfigError
 from test_attend import PATTERNS, random_inputs, results

@@ -14,15 +14,13 @@ if TYPE_CHECKING:
     from logsparse.attention.attend import attend
     from logsparse.attention.layer import ConvAttention
     from logsparse.baselines.classical import AutoARIMA, AutoETS
-    from logsparse.baselines.deepar import DeepAR
-    from logsparse.baselines.deepstate import DeepState
     from logsparse.baselines.naive import SeasonalNaive
+    from logsparse.baselines.recurrent import DeepAR, DeepState
     from logsparse.baselines.trmf import TRMF
     from logsparse.config import Config, ModelConfig, TrainConfig
     from logsparse.data.frame import to_panel
     from logsparse.data.health import Health
     from logsparse.data.panel import Panel
-    from logsparse.diagnostics import Diagnostics
     from logsparse.errors import ConfigError, DataError, LogsparseError, NotFittedError
     from logsparse.evaluation.backtest import backtest
     from logsparse.evaluation.check import check
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from logsparse.evaluation.what_if import WhatIf, what_if
     from logsparse.forecast import Forecast, Forecaster
     from logsparse.forecaster import LogSparse
+    from logsparse.params import Diagnostics
     from logsparse.registry import load, register
     from logsparse.reporting.report import report
 
@@ -47,8 +46,8 @@ _HOMES = {
     "TrainConfig": "config",
     "AutoARIMA": "baselines.classical",
     "AutoETS": "baselines.classical",
-    "DeepAR": "baselines.deepar",
-    "DeepState": "baselines.deepstate",
+    "DeepAR": "baselines.recurrent",
+    "DeepState": "baselines.recurrent",
     "SeasonalNaive": "baselines.naive",
     "TRMF": "baselines.trmf",
     "to_panel": "data.frame",
@@ -58,7 +57,7 @@ _HOMES = {
     "DataError": "errors",
     "LogsparseError": "errors",
     "NotFittedError": "errors",
-    "Diagnostics": "diagnostics",
+    "Diagnostics": "params",
     "Forecast": "forecast",
     "Forecaster": "forecast",
     "LogSparse": "forecaster",

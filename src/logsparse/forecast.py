@@ -21,12 +21,10 @@ from logsparse.data.health import Health, OnBad, warn
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.series_index import check_columns, pack_panel, read_like, unpack_panel
 from logsparse.data.times import When, stamps
-from logsparse.diagnostics import Diagnostics
 from logsparse.errors import ConfigError, DataError, NotFittedError, a_path, shown, suggest, whole
-from logsparse.params import LEVELS, Levels, Parameters, check_levels, steps_asked
+from logsparse.params import LEVELS, Diagnostics, Levels, Parameters, Saved, check_levels, steps_asked
 from logsparse.plots import plot
 from logsparse.process import refuse_forked
-from logsparse.saved import Saved
 
 if TYPE_CHECKING:
     from logsparse.folder import ModelFolder

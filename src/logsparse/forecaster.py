@@ -15,9 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from logsparse.attention.maps import Attention, attention_of
-from logsparse.changes import apply, check_setting
 from logsparse.config import Config
-from logsparse.configured import Configured
 from logsparse.data.calendar import Freq
 from logsparse.data.columns import Columns
 from logsparse.data.features import Features
@@ -28,14 +26,15 @@ from logsparse.data.series_index import SeriesIndex, read_like
 from logsparse.data.times import When, clock_time
 from logsparse.data.windows import Windows
 from logsparse.defaults import recommend, seen_values, warn_of_depth, warn_of_precision
-from logsparse.diagnostics import Diagnostics
 from logsparse.errors import ConfigError, a_path
 from logsparse.forecast import Forecast
-from logsparse.learned import Learned, Plan, check_horizon, encode
+from logsparse.model.decode import Sampled, Sampling, sample
 from logsparse.model.network import Network
-from logsparse.model.sample import Sampled, Sampling, sample
 from logsparse.model.transformer import Transformer
-from logsparse.progress import Progress
+from logsparse.params import Diagnostics
+from logsparse.plan import Configured, Learned, Plan, check_horizon, encode
+from logsparse.process import Progress
+from logsparse.settings import apply, check_setting
 from logsparse.train.batches import TrainingSet, learned_from, looks_back, windows_of
 from logsparse.train.checkpoint import lock_seeds, seed_folder
 from logsparse.train.distributed import device_named, join

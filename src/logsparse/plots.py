@@ -1,8 +1,11 @@
-"""Forecast, actual values and past forecasts -> a picture per series: a figure of matplotlib or of plotly."""
+"""Forecast, actual values and past forecasts -> a picture per series: a figure of matplotlib or of plotly.
+
+plotly is an extra, imported here alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import numpy as np
@@ -14,7 +17,7 @@ from logsparse.data.grid import from_native
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.times import on_clock, wall_times
 from logsparse.errors import ConfigError, DataError, shown, suggest, truth, whole
-from logsparse.pictures import Fan, View, draw_view, draw_views
+from logsparse.pictures import EARLIER, FORECAST, INK, TRUTH, Fan, View, draw_view, draw_views
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +30,10 @@ if TYPE_CHECKING:
 # Panels of one picture: more cannot be read.
 _MOST_SERIES = 60
 _MODEL = "model"
+# Opacity of a band of the forecast, and of a past one.
+_BAND, _PAST_BAND = 0.18, 0.12
+# Pixels between two rows: room for a title and the labels of an axis.
+_BETWEEN = 75
 
 
 class Plottable(Protocol):
@@ -131,8 +138,6 @@ def plot(  # noqa: D417 (self is the forecast: this is one of its methods)
     fans: list[list[_Earlier]] = [[]] * len(rows) if past is None else _earlier(past, self.panel, rows)
     views = [_view(self, row, steps, line, fan) for row, line, fan in zip(rows, lines, fans, strict=True)]
     if truth("interactive", interactive):
-        from logsparse.interactive import draw_interactive
-
         return draw_interactive(views)
     if ax is None:
         return draw_views(views)
@@ -291,3 +296,60 @@ def _is_level(name: str) -> bool:
         return name.startswith("q") and 0 < float(name[1:]) < 1
     except ValueError:
         return False
+
+
+def draw_interactive(views: Sequence[View]) -> Any:
+    """Return a plotly figure with one row per series; a click on the legend hides a line in all of them."""
+    try:
+        from plotly.subplots import make_subplots
+    except ImportError as error:
+        raise ConfigError(
+            "An interactive picture needs plotly.",
+            got="an environment without it",
+            hint="pip install logsparse[interactive], or leave interactive= out.",
+        ) from error
+    height, titles = 120 + 260 * len(views), [_escaped(view.name) for view in views]
+    figure = make_subplots(rows=len(views), cols=1, subplot_titles=titles, vertical_spacing=_BETWEEN / height)
+    named: set[str] = set()
+    for row, view in enumerate(views, start=1):
+        for name, trace in _traces(view):
+            shown = {"showlegend": name not in named, **trace}
+            figure.add_scatter(row=row, col=1, name=name, legendgroup=name, **shown)
+            named |= {name} if shown["showlegend"] else set()
+    figure.update_layout(template="plotly_white", hovermode="x unified", height=height)
+    figure.update_layout(margin={"l": 50, "r": 20, "t": 50, "b": 40})
+    return figure
+
+
+def _traces(view: View) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield name and parts of every line and band, from the back to the front."""
+    for fan in view.earlier:
+        yield from _fan(fan, EARLIER, _PAST_BAND, bands=1, name="past forecast")
+    yield "history", _line(*view.history, INK)
+    yield from _fan(view.forecast, FORECAST, _BAND, bands=len(view.forecast.levels))
+    if view.actual is not None:
+        yield "actual", _line(*view.actual, TRUTH)
+
+
+def _fan(fan: Fan, colour: str, opacity: float, *, bands: int, name: str | None = None) -> Iterator[tuple[str, Any]]:
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    clear = {**_line(fan.times_H, fan.mean_H, colour), "line": {"width": 0}}
+    for interval, low, high in fan.bands()[:bands]:
+        label = name or interval
+        yield label, {**clear, "y": low, "hoverinfo": "skip", "showlegend": False}
+        fill = {"fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},{opacity})"}
+        yield label, {**clear, "y": high, "hoverinfo": "skip", **fill}
+    middle, values = fan.middle
+    if values is not None:
+        yield name or middle, _line(fan.times_H, values, colour)
+
+
+def _line(times: Any, values: Any, colour: str) -> dict[str, Any]:
+    # A line cannot show a single point.
+    mode = "lines" if len(times) > 1 else "markers"
+    return {"x": times, "y": values, "mode": mode, "line": {"color": colour, "width": 1.6}, "marker": {"color": colour}}
+
+
+def _escaped(name: str) -> str:
+    """Return a name as text: plotly reads some of HTML in titles."""
+    return name.replace("&", "&amp;").replace("<", "&lt;")

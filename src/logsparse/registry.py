@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 Kind = TypeVar("Kind", bound="Forecaster")
 NAMES = {
     "arima": "logsparse.baselines.classical:AutoARIMA",
-    "deepar": "logsparse.baselines.deepar:DeepAR",
-    "deepstate": "logsparse.baselines.deepstate:DeepState",
+    "deepar": "logsparse.baselines.recurrent:DeepAR",
+    "deepstate": "logsparse.baselines.recurrent:DeepState",
     "ets": "logsparse.baselines.classical:AutoETS",
     "logsparse": "logsparse.forecaster:LogSparse",
     "seasonal-naive": "logsparse.baselines.naive:SeasonalNaive",
@@ -128,7 +128,7 @@ def load(path: str | Path, **changed: Any) -> Forecaster:
     ...     ls.load(f"{folder}/model").predict()["mean"].to_list()
     [0.0, 1.0, 2.0]
     """
-    from logsparse.saved import built, kind_of, opened
+    from logsparse.params import built, kind_of, opened
 
     written = opened(path)
     name = kind_of(written)

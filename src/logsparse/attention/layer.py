@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from logsparse.attention.attend import attend
-from logsparse.attention.inputs import check_starts, without_padding
 from logsparse.attention.native import TYPES, check_shapes, check_starts_memory, define, extension, room, serves
 from logsparse.attention.pattern import Pattern
+from logsparse.attention.plain import check_starts, without_padding
 from logsparse.errors import ConfigError, DataError, whole
 
 # B batch, N paths, L length, W width, H heads, D head width, K kernel, C channels of queries, keys or values each

@@ -11,9 +11,8 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from logsparse.attention.inputs import without_padding
 from logsparse.attention.pattern import Pattern, full
-from logsparse.attention.plain import pattern_weights
+from logsparse.attention.plain import pattern_weights, without_padding
 from logsparse.data.columns import ID, TIME, result_names
 from logsparse.data.grid import Library, to_native
 from logsparse.data.panel import Floats, SeriesId

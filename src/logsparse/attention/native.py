@@ -19,7 +19,7 @@ import torch  # before _native: torch's OpenMP runtime must be the one both use
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from logsparse.attention.inputs import check_attention, check_cells, check_starts, empty
+from logsparse.attention.plain import check_attention, check_cells, check_starts, empty
 from logsparse.errors import DataError
 
 _native: Any = None
@@ -243,7 +243,7 @@ def native_step(
 ) -> Tensor:
     """Compute one position of every path, (N, P, H, E), without gradient.
 
-    History and steps are laid out by `attention.step`; `cells`: those of the history and those of the steps.
+    History and steps are laid out by `StepCache`; `cells`: those of the history and those of the steps.
     """
     (history_k, history_v), (steps_k, steps_v) = history, steps
     series, paths, heads, width = q.shape

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 from torch import Tensor
 
-from logsparse.attention.inputs import check_attention, check_cells, check_starts, empty
+from logsparse.attention.plain import check_attention, check_cells, check_starts, empty
 from logsparse.errors import ConfigError, DataError
 
 _INSTALLED = importlib.util.find_spec("triton") is not None
@@ -248,7 +248,7 @@ class _Run:
         batch, heads, length, width = q.shape
         self.device, self.launch, self.heads = q.device, launch, batch * heads
         self.widths = width, v.shape[3]
-        # The rule of `attention.inputs`.
+        # The rule of `attention.plain`.
         self.sizes = heads, length, first_row, int(dropout * 2**24 + 0.5)
         self.rates = math.log2(math.e) / math.sqrt(width), 1 / (1 - dropout)
 

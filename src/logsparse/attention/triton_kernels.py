@@ -323,7 +323,7 @@ def _mix(x: tl.tensor) -> tl.tensor:
 
 @triton.jit
 def _row_hash(seed: tl.tensor, batch: tl.tensor, head: tl.tensor, rows_T: tl.tensor) -> tl.tensor:
-    """Return the hash of seed, batch, head and position (`attention.inputs`); unused without dropout."""
+    """Return the hash of seed, batch, head and position (`attention.plain`); unused without dropout."""
     hash_T = rows_T.to(tl.uint32)
     if seed is not None:
         number = tl.load(seed)

@@ -18,7 +18,7 @@ from logsparse.data.calendar import FARTHEST
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.errors import ConfigError, truth, whole
 from logsparse.forecast import Forecast, Forecaster
-from logsparse.progress import Progress
+from logsparse.process import Progress
 from logsparse.storage import a_list, array, entries, require, whole_number
 
 # S series, H steps of the horizon, Q quantile levels

@@ -17,7 +17,7 @@ from logsparse.data.calendar import DAY, Freq
 from logsparse.data.panel import Panel
 from logsparse.errors import ConfigError, DataError, above_zero, is_whole, truth, whole
 from logsparse.forecast import Forecast, Forecaster
-from logsparse.progress import Progress
+from logsparse.process import Progress
 from logsparse.storage import a_list, array, entries, require, wholes
 
 # S series, T steps of time, K factors, L lags, H steps of the horizon

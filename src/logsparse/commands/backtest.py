@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from logsparse.commands.options import (
+    STREAM,
     Covariates,
     Data,
     DayFirst,
+    Format,
     FreqText,
     IdCol,
     MethodName,
@@ -33,9 +35,9 @@ from logsparse.commands.options import (
     print_scores,
     say,
     say_of_training,
+    source,
     write_table,
 )
-from logsparse.commands.streams import STREAM, Format, source
 from logsparse.registry import NAMES, known_as
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from logsparse.commands.options import (
     columns,
     given,
     print_rows,
+    source,
     span,
 )
-from logsparse.commands.streams import source
 from logsparse.errors import escaped
 
 if TYPE_CHECKING:

@@ -28,14 +28,14 @@ from logsparse.commands.options import (
     listed,
     print_rows,
     say,
+    source,
 )
-from logsparse.commands.streams import source
 
 if TYPE_CHECKING:
     from logsparse.data.columns import Columns
     from logsparse.data.panel import Panel
     from logsparse.forecaster import LogSparse
-    from logsparse.learned import Plan
+    from logsparse.plan import Plan
 
 # Below this share of its planned steps a training has learned next to nothing: the exit code says so.
 _HARDLY_ANY = 0.05
@@ -80,11 +80,11 @@ def fit(
     than 5 % of its steps, as with --minutes too low. --steps plans fewer of them.
     """
     from logsparse.commands.options import claim
-    from logsparse.commands.settings import read_settings
     from logsparse.data.files import check_writable
     from logsparse.data.frame import to_panel
     from logsparse.data.times import clock_time
     from logsparse.folder import check_replaceable
+    from logsparse.settings import read_settings
     from logsparse.train.loop import INTERRUPTED
 
     check_writable(out, folder=True)

@@ -9,6 +9,8 @@ import typer
 
 from logsparse.commands.options import (
     FINDINGS,
+    STREAM,
+    Format,
     Future,
     History,
     MethodName,
@@ -21,9 +23,9 @@ from logsparse.commands.options import (
     print_rows,
     say,
     say_of_training,
+    source,
     write_table,
 )
-from logsparse.commands.streams import STREAM, Format, source
 
 if TYPE_CHECKING:
     from logsparse.data.health import OnBad

@@ -7,8 +7,17 @@ from typing import Annotated
 
 import typer
 
-from logsparse.commands.options import IdCol, ResultFile, TargetCol, TimeCol, check_out, given, print_scores
-from logsparse.commands.streams import Format, source
+from logsparse.commands.options import (
+    Format,
+    IdCol,
+    ResultFile,
+    TargetCol,
+    TimeCol,
+    check_out,
+    given,
+    print_scores,
+    source,
+)
 
 
 def score(

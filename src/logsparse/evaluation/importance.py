@@ -27,9 +27,9 @@ from logsparse.data.windows import lag_input, profile_input
 from logsparse.errors import ConfigError, DataError, NotFittedError, whole
 from logsparse.forecast import Forecaster
 from logsparse.forecaster import LogSparse
-from logsparse.model.autoregressive import Autoregressive
+from logsparse.model.network import Autoregressive
 from logsparse.pictures import draw_importance
-from logsparse.progress import Progress
+from logsparse.process import Progress
 from logsparse.train.batches import looks_back, profiles_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Network + Batch whose horizon is unknown -> sample paths, mean and quantiles of every step.
+"""Network + windows whose horizon is unknown -> sample paths, mean and quantiles of every step.
 
 Methods (docs/forecaster.md):
 - `ancestral` feeds each path its own samples, so that paths are joint trajectories.
@@ -8,17 +8,19 @@ Methods (docs/forecaster.md):
   (docs/RECIPE.md).
 
 Where things are: `sample_paths` is the loop over steps. Each step calls `Transformer.advance`, which calls `advance` in
-model/advance.py, which calls the C++ kernel (native/advance.h, bound in native/attention.cpp). Quantiles of a forecast
+model/block.py, which calls the C++ kernel (native/advance.h, bound in native/attention.cpp). Quantiles of a forecast
 are those of the mixture of all paths' distributions, computed by `mixture_quantiles`; those of one distribution come
-from `Distribution.quantile` in model/likelihood.py. model/sample.py splits many windows into batches and calls
-`Decoder.forecast`. `decode_plainly`, one forward pass per step, is the reference implementation.
+from `Distribution.quantile` in model/likelihood.py. `forecast_windows` splits many windows into batches of bounded
+memory and calls `network.forecast`. `decode_plainly`, one forward pass per step, is the reference implementation.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Literal
 
 import numpy as np
@@ -26,14 +28,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from logsparse.data.windows import Batch
-from logsparse.model.autoregressive import Autoregressive, Memory, to_input
+from logsparse.data.panel import Floats, Panel
+from logsparse.data.sampler import Pairs
+from logsparse.data.windows import Batch, Windows
 from logsparse.model.likelihood import Distribution
-from logsparse.model.network import Decoded
+from logsparse.model.network import Autoregressive, Decoded, Memory, Network, to_input
+from logsparse.process import kept_memory
 
-# Shapes: B windows, N sample paths, M distributions (one per path or one for all, and perhaps the direct one),
-# L positions, I inputs, H horizon, h its steps after the first, Q quantile levels, P parameters, X any,
-# k points of one distribution, n points of all.
+# Shapes: W windows, B windows of a batch, U series, N sample paths, M distributions (one per path or one for all, and
+# perhaps the direct one), L positions, I inputs, H horizon, h its steps after the first, Q quantile levels, P
+# parameters, X any, k points of one distribution, n points of all.
 
 ACCURACY = 0.06
 """Error that sampling adds where the number of paths is left to the library: the RMS error of the 0.1 and 0.9 quantiles
@@ -49,6 +53,13 @@ _POINTS, _POINTS_BEYOND = 400, 4
 _FEWEST_POINTS_PER_PATH, _MOST_POINTS_PER_PATH = 16, 64
 # Points held in memory at once.
 _CELLS = 1 << 19
+
+# Paths decoded together: enough for large matrix products, few enough to stay in the CPU caches (docs/LOG.md).
+ROWS = 512
+# Windows decoded together, for the same reason.
+WINDOWS = 256
+# Limit on the keys, values and states of the windows decoded together.
+BYTES = 512 * 2**20
 
 # Distance from 1 to the next float32 below it.
 _EDGE = 2.0**-24
@@ -323,3 +334,91 @@ def _mix(z: Any) -> Any:
     z *= np.uint64(0x94D049BB133111EB)
     z ^= z >> np.uint64(31)
     return z
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Forecasts of all windows; `paths_WNH` is None unless `Sampling.keep_paths`."""
+
+    mean_WH: Floats
+    quantiles_WQH: Floats
+    paths_WNH: Floats | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """Settings of `sample`: number of paths, quantile levels, decoding method, seed."""
+
+    paths: int
+    levels: Sequence[float]
+    method: str
+    seed: int
+    keep_paths: bool
+
+
+def sample(
+    network: Network, windows: Windows, pairs: Pairs, sampling: Sampling, *, report: Callable[[int], None] | None = None
+) -> Sampled:
+    """Forecast every window; the result for a window does not depend on the others.
+
+    `report` is called with the number of windows of each finished batch.
+    """
+    horizon = windows.horizon
+    result = Sampled(
+        np.empty((len(pairs), horizon), np.float32),
+        np.empty((len(pairs), len(sampling.levels), horizon), np.float32),
+        np.empty((len(pairs), sampling.paths, horizon), np.float32) if sampling.keep_paths else None,
+    )
+    device = next(network.parameters()).device
+    size, parts = _split(network, windows, max(1, network.paths_read(sampling.paths, sampling.method)))
+    key_W = window_keys(windows.panel, pairs)
+    # Every batch needs the same memory; returning it in between would cost a fifth of the time.
+    with kept_memory() if len(pairs) > size else nullcontext():
+        for begin in range(0, len(pairs), size):
+            part = slice(begin, begin + size)
+            batch = windows(pairs.series_B[part], pairs.start_B[part]).to(device)
+            uniform_BNH = draws(sampling.seed, key_W[part], sampling.paths, horizon).to(device)
+            decoded = _joined(
+                [
+                    network.forecast(batch, u, sampling.levels, sampling.method)
+                    for u in uniform_BNH.tensor_split(parts, 1)
+                ]
+            )
+            centre_B1 = batch.centre_B[:, None]
+            result.mean_WH[part] = (decoded.mean_BH + centre_B1).cpu().numpy()
+            result.quantiles_WQH[part] = (decoded.quantiles_BQH + centre_B1[:, None]).cpu().numpy()
+            if result.paths_WNH is not None:
+                result.paths_WNH[part] = (decoded.paths_BNH + centre_B1[:, None]).cpu().numpy()
+            if report is not None:
+                report(len(batch))
+    return result
+
+
+def _split(network: Network, windows: Windows, paths: int) -> tuple[int, int]:
+    """Return the number of windows decoded together, and into how many parts the paths of a window are split."""
+    bytes_per_path = 4 * network.memory_width * windows.horizon
+    most = max(1, min(ROWS, BYTES // bytes_per_path))
+    bytes_per_window = 4 * network.memory_width * windows.context + min(paths, most) * bytes_per_path
+    return max(1, min(most // paths, BYTES // bytes_per_window, WINDOWS)), -(-paths // most)
+
+
+def _joined(parts: Sequence[Decoded]) -> Decoded:
+    """Join parts of the paths; means and quantiles are averages, weighted by the number of paths."""
+    if len(parts) == 1:
+        return parts[0]
+    share = [part.paths_BNH.shape[1] / sum(part.paths_BNH.shape[1] for part in parts) for part in parts]
+    return Decoded(
+        torch.cat([part.paths_BNH for part in parts], dim=1),
+        sum((part.mean_BH * s for part, s in zip(parts, share, strict=True)), torch.tensor(0.0)),
+        sum((part.quantiles_BQH * s for part, s in zip(parts, share, strict=True)), torch.tensor(0.0)),
+    )
+
+
+def window_keys(panel: Panel, pairs: Pairs) -> Keys:
+    """Return a number per series id and forecast start, the same in every panel."""
+    series_U, which_W = np.unique(pairs.series_B, return_inverse=True)
+    names = [repr(panel.ids[series]).encode() for series in series_U.tolist()]
+    name_U = np.array([int.from_bytes(blake2b(name, digest_size=8).digest(), "little") for name in names], np.uint64)
+    time_W = panel.freq.add(panel.starts[pairs.series_B], pairs.start_B)
+    # Overflow is intended; `draws` hashes the sum.
+    return np.asarray(name_U[which_W] + time_W.astype(np.uint64))

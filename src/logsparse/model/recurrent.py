@@ -10,8 +10,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
+from logsparse.model.block import drop
 from logsparse.model.decode import Decoder
-from logsparse.model.feedforward import drop
 
 # Shapes: B windows, N sample paths, L positions, T positions read, W hidden size, I inputs, P parameters.
 

@@ -22,7 +22,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
-from logsparse.attention.inputs import without_padding
+from logsparse.attention.plain import without_padding
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
 from logsparse.model.network import Decoded, Network

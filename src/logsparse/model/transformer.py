@@ -3,7 +3,7 @@
 The paper's residual stream is the concatenation of lagged value, covariates and (position + series) embedding, without
 a projection, and its blocks are post-norm. The default projects the inputs to a width and uses pre-norm blocks.
 `forward` reads whole windows; `begin` reads the history once, `advance` then one position of every path. Where the C++
-kernel serves, `begin` returns a `TiledMemory` and `advance` calls model/advance.py; else both compute in torch.
+kernel serves, `begin` returns a `TiledMemory` and `advance` calls model/block.py; else both compute in torch.
 """
 
 from __future__ import annotations
@@ -15,15 +15,25 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from logsparse.attention.attend import attend
-from logsparse.attention.inputs import without_padding
+from logsparse.attention.attend import StepCache, attend, attend_last, attend_step
 from logsparse.attention.layer import ConvAttention, side_by_side
-from logsparse.attention.step import StepCache, attend_last, attend_step
+from logsparse.attention.plain import without_padding
 from logsparse.config import ModelConfig
 from logsparse.data.windows import Batch
-from logsparse.model.advance import BlockParts, Ends, History, TiledMemory, advance, kernel_serves, remember
+from logsparse.model.block import (
+    BlockParts,
+    Ends,
+    History,
+    Kept,
+    TiledMemory,
+    Weights,
+    advance,
+    dropout_mask,
+    feed_forward,
+    kernel_serves,
+    remember,
+)
 from logsparse.model.decode import Decoder
-from logsparse.model.feedforward import Kept, Weights, dropout_mask, feed_forward
 
 # Shapes: B windows, N sample paths, L positions, T positions of the history, S steps after it, J = kernel - 1,
 # I inputs, E embedding, W width of the stream, H heads, D channels of a head, C channels of all heads, P parameters.

@@ -66,7 +66,7 @@ ELECTRICITY = Source(
     title="UCI ElectricityLoadDiagrams20112014",
     page=f"{_UCI}/dataset/321/electricityloaddiagrams20112014",
     files=("LD2011_2014.txt",),
-    reader="logsparse.paper.electricity:table",
+    reader="logsparse.paper.sources:read_electricity",
     urls=(f"{_UCI}/static/public/321/electricityloaddiagrams20112014.zip",),
     most=_GIGABYTE,
 )
@@ -74,7 +74,7 @@ TRAFFIC = Source(
     title="UCI PEMS-SF",
     page=f"{_UCI}/dataset/204/pems+sf",
     files=("PEMS_train", "PEMS_test", "PEMS_trainlabels", "PEMS_testlabels", "randperm", "stations_list"),
-    reader="logsparse.paper.traffic:table",
+    reader="logsparse.paper.sources:read_traffic",
     urls=(f"{_UCI}/static/public/204/pems+sf.zip",),
     most=_GIGABYTE,
 )
@@ -82,7 +82,7 @@ SOLAR = Source(
     title="NREL solar power data, Alabama 2006",
     page="https://www.nrel.gov/grid/solar-power-data.html",
     files=("Actual_*_2006_*_5_Min.csv",),
-    reader="logsparse.paper.solar:table",
+    reader="logsparse.paper.sources:read_solar",
     urls=("https://www.nrel.gov/grid/assets/downloads/al-pv-2006.zip",),
     most=_GIGABYTE,
 )
@@ -90,14 +90,14 @@ WIND = Source(
     title="30 years of European wind generation, by country",
     page="https://www.kaggle.com/sohier/30-years-of-european-wind-generation",
     files=("EMHIRESPV_TSh_CF_Country_19862015.csv",),
-    reader="logsparse.paper.wind:table",
+    reader="logsparse.paper.sources:read_wind",
     login=True,
 )
 M4 = Source(
     title="M4 competition",
     page="https://github.com/Mcompetitions/M4-methods/tree/master/Dataset",
     files=("Hourly-train.csv", "Hourly-test.csv", "M4-info.csv"),
-    reader="logsparse.paper.m4:table",
+    reader="logsparse.paper.sources:read_m4",
     urls=(f"{_M4}/Train/Hourly-train.csv", f"{_M4}/Test/Hourly-test.csv", f"{_M4}/M4-info.csv"),
     most=_GIGABYTE // 10,
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from logsparse import presets
-from logsparse.evaluation.bootstrap import Interval
+from logsparse.evaluation.compare import Interval
 from logsparse.paper.cases import DEEPAR, KERNEL_SIZES, NAIVE, OURS, TABLES
 from logsparse.paper.experiment import UNIDENTIFIED, Experiment, Table, Traces, never, nothing_known, nothing_to_run
 from logsparse.paper.ledger import Row

@@ -21,7 +21,7 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from logsparse.errors import DataError
-from logsparse.progress import Progress
+from logsparse.process import Progress
 
 _BLOCK = 1 << 24
 # Errors while reading: a truncated or damaged archive, a password, an unknown compression method.

@@ -21,7 +21,7 @@ from logsparse.attention.maps import Attention
 from logsparse.data.columns import TARGET
 from logsparse.data.panel import Floats, Panel
 from logsparse.errors import DataError, is_number, is_whole
-from logsparse.evaluation.bootstrap import unit_of
+from logsparse.evaluation.compare import unit_of
 from logsparse.evaluation.metrics import score
 from logsparse.forecast import Forecaster
 from logsparse.forecaster import LogSparse

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from logsparse.baselines.deepar import DeepAR
+from logsparse.baselines.recurrent import DeepAR
 from logsparse.config import Config, ModelConfig, TrainConfig
 from logsparse.data.calendar import Freq
 from logsparse.data.panel import Origin, Panel

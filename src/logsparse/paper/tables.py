@@ -1,4 +1,4 @@
-"""Tables 1 to 4: cases -> runs -> rows beside the paper's; how far a cell was trained, and how two cells differ."""
+"""Tables 1 to 5: cases -> runs -> rows beside the paper's; how far a cell was trained, and how two cells differ."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from logsparse.baselines.deepar import DeepAR
+from logsparse.baselines.recurrent import DeepAR
+from logsparse.data.calendar import Freq
 from logsparse.data.panel import Panel
 from logsparse.data.times import clock_time
+from logsparse.errors import DataError
 from logsparse.evaluation.backtest import backtest
-from logsparse.evaluation.bootstrap import Interval
-from logsparse.evaluation.bootstrap import difference as bootstrapped
+from logsparse.evaluation.compare import Interval
+from logsparse.evaluation.compare import difference as bootstrapped
 from logsparse.evaluation.metrics import score
 from logsparse.forecast import Forecaster
 from logsparse.forecaster import LogSparse
 from logsparse.paper.cases import DEEPAR, NAIVE, OURS, TABLES, Case, applies, models_of, seeds_of
+from logsparse.paper.catalogue import DATASETS, DataSet, step_in_words
 from logsparse.paper.catalogue import named as data_set
 from logsparse.paper.experiment import (
     NO_TRACES,
@@ -35,9 +38,12 @@ from logsparse.paper.experiment import (
     facts_of,
     known_by,
     losses,
+    never,
+    nothing_known,
+    nothing_to_run,
 )
 from logsparse.paper.ledger import Identity, Row, Run, best
-from logsparse.paper.prepare import checked, locate
+from logsparse.paper.prepare import checked, compare, how_to_get, load, locate
 from logsparse.registry import named
 
 # K seeds, U units (forecast starts, or series where there is one start)
@@ -321,3 +327,41 @@ def _experiment(name: str) -> Experiment:
 
 MAIN_TABLE, KERNELS_TABLE, SPARSE_TABLE, GRANULARITIES_TABLE, TEN_LAYERS_TABLE = map(_experiment, TABLES)
 TABLES_OF_THE_PAPER = [MAIN_TABLE, KERNELS_TABLE, SPARSE_TABLE, GRANULARITIES_TABLE]
+
+
+_WHAT = ("T", "M", "S")
+_HEAD = ["set", *(f"{what} {where}" for what in _WHAT for where in ("paper", "here")), "note"]
+
+
+def statistics_tables(_rows: Sequence[Row], _traces: Traces) -> list[Table]:
+    """Return all sets of the paper, and the other sets that are available."""
+    lines = [_line(one) for one in DATASETS if one.paper or locate(one) is not None]
+    return [Table("Table 5, data sets: T steps, M series, S sample rate", _HEAD, lines)]
+
+
+def _line(dataset: DataSet) -> list[str]:
+    here, note = dict.fromkeys(_WHAT, "-"), f"no data: {how_to_get(dataset)}"
+    if locate(dataset) is not None:
+        try:
+            findings = {finding.what: finding for finding in compare(dataset, load(dataset.name))}
+        except DataError as error:
+            # One file that cannot be read costs its own line, not the table.
+            return _set_line(dataset, here, str(error))
+        here = {what: findings[what].here for what in _WHAT}
+        differ = [what for what, finding in findings.items() if not finding.agrees]
+        note = f"differs from what is expected in: {', '.join(differ)}" if differ else dataset.note
+    return _set_line(dataset, here, note)
+
+
+def _set_line(dataset: DataSet, here: Mapping[str, str], note: str) -> list[str]:
+    return [dataset.name, *(cell for what in _WHAT for cell in (_theirs(dataset, what), here[what])), note]
+
+
+def _theirs(dataset: DataSet, what: str) -> str:
+    if not dataset.paper:
+        return "-"
+    known = {"T": "/".join(map(str, dataset.lengths)), "M": str(dataset.series)}
+    return known.get(what) or step_in_words(str(Freq.parse(dataset.step)))
+
+
+STATISTICS = Experiment("statistics", (), nothing_to_run, nothing_known, never, statistics_tables)

@@ -15,17 +15,16 @@ from logsparse.data.findings import findings_of
 from logsparse.data.frame import Data
 from logsparse.data.health import Health
 from logsparse.errors import ConfigError, DataError, a_path
-from logsparse.evaluation.metrics import STEP
-from logsparse.evaluation.results import ResultColumns, read_results
+from logsparse.evaluation.metrics import STEP, ResultColumns, read_results
 from logsparse.forecast import Forecaster
 from logsparse.reporting.charts import NARROW, WIDE, calibration_chart, fan_chart, inline, losses_chart, steps_chart
-from logsparse.reporting.comparison import comparison
 from logsparse.reporting.numbers import NAIVE_PREFIX, Compared, Results, Shown, format_time, shown_series
-from logsparse.reporting.words import (
+from logsparse.reporting.sections import (
     MEANINGS,
     NAIVE_NAME,
     calibration_sentence,
     change,
+    comparison,
     count,
     flat,
     format_number,
@@ -210,7 +209,7 @@ def _diagnostics(model: Forecaster | None) -> Section:
 
 def _rests_on(importance: Data) -> Section:
     # Imports torch, which a report without it does not need.
-    from logsparse.reporting.importance import rests_on
+    from logsparse.reporting.sections import rests_on
 
     return rests_on(importance)
 

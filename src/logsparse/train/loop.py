@@ -24,8 +24,7 @@ from logsparse.data.windows import Batch
 from logsparse.errors import DataError, LogsparseError
 from logsparse.model.network import Network
 from logsparse.pictures import draw_losses
-from logsparse.process import kept_memory
-from logsparse.progress import Progress
+from logsparse.process import Progress, kept_memory
 from logsparse.storage import InvalidContentError, whole_number, write_whole
 from logsparse.train.batches import Draws, TrainingSet
 from logsparse.train.checkpoint import STATE, check_tensors, damaged, differences, exists, identity, load, save

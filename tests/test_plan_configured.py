@@ -12,7 +12,7 @@ import pytest
 
 import logsparse as ls
 import small
-from logsparse.changes import SETTINGS, Settings
+from logsparse.settings import SETTINGS, Settings
 
 NETWORKS = [ls.LogSparse, ls.DeepAR, ls.DeepState]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from logsparse.paper.curves import CURVES, smooth
+from logsparse.paper.figures import CURVES, smooth
 
 CASE = "traffic-c20-hourly, 1 day x 28"
 LOSSES = np.linspace(3, 1, 40) + np.resize([0.2, -0.2], 40)

@@ -11,7 +11,7 @@ import pytest
 
 import logsparse as ls
 from logsparse.errors import DataError
-from logsparse.reporting.words import format_number
+from logsparse.reporting.sections import format_number
 from report_pages import LastWeeks, hours, models, nearer, results
 from test_report import Outline
 

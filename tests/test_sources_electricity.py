@@ -13,7 +13,7 @@ import pytest
 from logsparse.errors import DataError
 from logsparse.paper import download
 from logsparse.paper.catalogue import named
-from logsparse.paper.electricity import table
+from logsparse.paper.sources import read_electricity
 from original_files import Doubles, electricity, found
 
 FIRST = datetime.fromisoformat("2011-01-01 00:15")
@@ -30,7 +30,7 @@ def values() -> Doubles:
 
 
 def read(text: bytes, folder: Path, *, fine: bool = False) -> pl.DataFrame:
-    return table(found(folder, {"LD2011_2014.txt": text}), FINE if fine else HOURLY)
+    return read_electricity(found(folder, {"LD2011_2014.txt": text}), FINE if fine else HOURLY)
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])

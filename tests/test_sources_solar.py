@@ -13,7 +13,7 @@ import pytest
 from logsparse.errors import DataError
 from logsparse.paper.catalogue import SOLAR, named
 from logsparse.paper.prepare import load
-from logsparse.paper.solar import table
+from logsparse.paper.sources import read_solar
 from original_files import Doubles, found, nrel
 
 FIRST = datetime.fromisoformat("2006-01-31 00:00")
@@ -28,7 +28,7 @@ def values() -> Doubles:
 
 
 def read(files: dict[str, bytes], folder: Path, *, fine: bool = False) -> pl.DataFrame:
-    return table(found(folder, files, *SOLAR.files), FINE if fine else HOURLY)
+    return read_solar(found(folder, files, *SOLAR.files), FINE if fine else HOURLY)
 
 
 @pytest.mark.parametrize(("fine", "per_bin"), [(False, 12), (True, 2)])
@@ -53,7 +53,7 @@ def test_an_hour_of_the_original_is_the_hour_of_the_ready_file(shared_data: Path
     day = np.concatenate([np.zeros(84), morning, np.zeros(192)])
     new_year = replace(HOURLY, span=("2006-01-01 00:00", "2006-01-01 07:00"))
     original = nrel(datetime.fromisoformat("2006-01-01 00:00"), day)
-    ours = table(found(tmp_path, {NAMES[0]: original}, *SOLAR.files), new_year)
+    ours = read_solar(found(tmp_path, {NAMES[0]: original}, *SOLAR.files), new_year)
     ready = load("solar")
     np.testing.assert_array_equal(ours[:, 1].to_numpy(), ready[ready.ids.index(ours.columns[1])][:8])
 

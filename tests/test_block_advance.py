@@ -12,7 +12,7 @@ import small
 from logsparse.attention.native import available, extension
 from logsparse.attention.pattern import Pattern, from_distances, full, logsparse, restart
 from logsparse.model import transformer as module
-from logsparse.model.advance import TiledMemory, kernel_serves
+from logsparse.model.block import TiledMemory, kernel_serves
 from logsparse.model.transformer import Transformer
 from logsparse.train.batches import TrainingSet
 

@@ -13,7 +13,7 @@ from logsparse.data.frame import to_panel
 from logsparse.errors import DataError
 from logsparse.paper.catalogue import named
 from logsparse.paper.prepare import compare
-from logsparse.paper.traffic import table
+from logsparse.paper.sources import read_traffic
 from original_files import HOLIDAYS, Doubles, found, pems, pems_days, vector
 
 DAYS = pems_days()
@@ -29,7 +29,7 @@ def values() -> Doubles:
 def test_each_bin_is_the_mean_of_the_ten_minutes_that_begin_in_it(
     name: str, minutes: int, per_bin: int, values: Doubles, tmp_path: Path
 ) -> None:
-    wide = table(found(tmp_path, pems(DAYS, values)), named(name))
+    wide = read_traffic(found(tmp_path, pems(DAYS, values)), named(name))
     assert wide.columns == ["ds", "400000", "400001"]
     assert (wide["ds"][0], wide["ds"][-1]) == (named(name).first, named(name).last)
     rows = dict(zip(wide["ds"].to_list(), wide.drop("ds").rows(), strict=True))
@@ -45,14 +45,14 @@ def test_both_counts_of_the_paper_come_out(values: Doubles, seed: int, tmp_path:
     files = found(tmp_path, pems(DAYS, values, seed))
     for name, calendar, observed in (("traffic-c", 4145, 4049), ("traffic-f", 12435, 12147)):
         dataset = replace(named(name), series=2)
-        panel = to_panel(table(files, dataset), freq=dataset.step)
+        panel = to_panel(read_traffic(files, dataset), freq=dataset.step)
         first = compare(dataset, panel)[0]
         assert first.here == f"{calendar} on the calendar, {observed} observed"
         assert first.agrees
 
 
 def test_the_days_that_the_archive_leaves_out_are_missing_values(values: Doubles, tmp_path: Path) -> None:
-    panel = to_panel(table(found(tmp_path, pems(DAYS, values)), named("traffic-c")), freq="h")
+    panel = to_panel(read_traffic(found(tmp_path, pems(DAYS, values)), named("traffic-c")), freq="h")
     empty = np.flatnonzero(np.isnan(panel[0])).reshape(-1, 24)[:, 0] // 24
     assert [date(2008, 1, 2) + timedelta(days=int(day)) for day in empty] == HOLIDAYS[:4]
 
@@ -63,13 +63,13 @@ def test_a_week_that_begins_on_monday_makes_no_difference(values: Doubles, tmp_p
         name: vector([(int(label) + 5) % 7 + 1 for label in files[name].strip(b"[]\n").split()])
         for name in ("PEMS_trainlabels", "PEMS_testlabels")
     }
-    ours = table(found(tmp_path / "a", files), named("traffic-c"))
-    assert table(found(tmp_path / "b", files | monday), named("traffic-c")).equals(ours)
+    ours = read_traffic(found(tmp_path / "a", files), named("traffic-c"))
+    assert read_traffic(found(tmp_path / "b", files | monday), named("traffic-c")).equals(ours)
 
 
 def test_stations_with_the_same_number_are_named_by_position_too(values: Doubles, tmp_path: Path) -> None:
     files = pems(DAYS, values) | {"stations_list": vector([7, 7])}
-    assert table(found(tmp_path, files), named("traffic-c")).columns == ["ds", "7_0", "7_1"]
+    assert read_traffic(found(tmp_path, files), named("traffic-c")).columns == ["ds", "7_0", "7_1"]
 
 
 def shuffled_wrongly(files: dict[str, bytes]) -> dict[str, bytes]:
@@ -96,10 +96,10 @@ def test_files_that_do_not_fit_together_are_refused(damage: object, said: str, v
     files = pems(DAYS, values)
     assert callable(damage)
     with pytest.raises(DataError, match=said):
-        table(found(tmp_path, files | damage(files)), named("traffic-c"))
+        read_traffic(found(tmp_path, files | damage(files)), named("traffic-c"))
 
 
 def test_days_that_are_missing_beyond_the_known_ones_are_refused(values: Doubles, tmp_path: Path) -> None:
     files = pems(DAYS[:50] + DAYS[51:], np.delete(values, 50, axis=0))
     with pytest.raises(DataError, match=f"first at {DAYS[50]}"):
-        table(found(tmp_path, files), named("traffic-c"))
+        read_traffic(found(tmp_path, files), named("traffic-c"))

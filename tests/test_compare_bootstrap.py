@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from logsparse.evaluation import bootstrap
-from logsparse.evaluation.bootstrap import MOST_UNITS, difference, unit_of
+from logsparse.evaluation import compare
+from logsparse.evaluation.compare import MOST_UNITS, difference, unit_of
 from report_pages import results
 
 
@@ -17,7 +17,7 @@ def test_units_that_are_hard_for_both_do_not_widen_the_interval() -> None:
 
 
 def test_the_interval_covers_the_true_difference_about_as_often_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootstrap, "REPLICATES", 400)
+    monkeypatch.setattr(compare, "REPLICATES", 400)
     rng = np.random.default_rng(2)
     found = [difference(rng.gamma(2, size=(1, 40)), rng.gamma(2, size=(1, 40))) for _ in range(200)]
     covered = np.mean([interval is not None and interval.low <= 0 <= interval.high for interval in found])
@@ -33,7 +33,7 @@ def test_many_units_are_grouped_and_give_nearly_the_same_interval(monkeypatch: p
     rng = np.random.default_rng(3)
     mine, theirs = rng.gamma(2, size=(2, 1, 2 * MOST_UNITS))
     grouped = difference(mine, theirs)
-    monkeypatch.setattr(bootstrap, "MOST_UNITS", 10**9)
+    monkeypatch.setattr(compare, "MOST_UNITS", 10**9)
     every = difference(mine, theirs)
     assert grouped is not None
     assert grouped == pytest.approx(every, abs=0.005)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from logsparse.attention.native import extension
 from logsparse.errors import LogsparseError
-from logsparse.model.feedforward import (
+from logsparse.model.block import (
     Kept,
     Weights,
     dropout_mask,

@@ -12,7 +12,7 @@ import pytest
 
 from logsparse.errors import DataError
 from logsparse.paper.catalogue import named
-from logsparse.paper.wind import table
+from logsparse.paper.sources import read_wind
 from original_files import Doubles, european, found
 
 FILE = "EMHIRESPV_TSh_CF_Country_19862015.csv"
@@ -26,7 +26,7 @@ def values() -> dict[str, Doubles]:
 
 
 def read(text: bytes, folder: Path) -> pl.DataFrame:
-    return table(found(folder, {FILE: text}), DAYS)
+    return read_wind(found(folder, {FILE: text}), DAYS)
 
 
 def test_days_are_means_of_their_24_hours(values: dict[str, Doubles], tmp_path: Path) -> None:

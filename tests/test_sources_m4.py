@@ -10,7 +10,7 @@ import pytest
 
 from logsparse.errors import DataError
 from logsparse.paper.catalogue import named
-from logsparse.paper.m4 import table
+from logsparse.paper.sources import read_m4
 from original_files import found, m4
 
 START = datetime.fromisoformat("2015-07-01 12:00")
@@ -21,7 +21,7 @@ SERIES = {
 
 
 def read(files: dict[str, bytes], folder: Path) -> pl.DataFrame:
-    return table(found(folder, files), named("m4-hourly"))
+    return read_m4(found(folder, files), named("m4-hourly"))
 
 
 def test_short_and_long_series_are_joined_with_their_test_parts(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from logsparse.paper.figures import STATISTICS
 from logsparse.paper.prepare import VARIABLE
+from logsparse.paper.tables import STATISTICS
 
 
 def lines() -> dict[str, list[str]]:

@@ -8,11 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from logsparse.attention.attend import attend
+from logsparse.attention.attend import StepCache, attend, attend_last, attend_step, step_cells
 from logsparse.attention.native import _native
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
 from logsparse.attention.plain import dense, shifted_step
-from logsparse.attention.step import StepCache, attend_last, attend_step, step_cells
 
 PATTERNS = [full(), logsparse(), local(5), restart(7, 2), from_distances([0, 3]), full(dense_rows=4)]
 

@@ -12,8 +12,8 @@ import small
 from logsparse.data.panel import Floats, Panel
 from logsparse.data.sampler import Pairs
 from logsparse.data.windows import Windows
-from logsparse.model import sample as module
-from logsparse.model.sample import Sampling, sample
+from logsparse.model import decode as module
+from logsparse.model.decode import Sampling, sample
 from logsparse.model.transformer import Transformer
 from logsparse.train.batches import TrainingSet
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from logsparse.reporting import words
+from logsparse.reporting import sections
 from logsparse.reporting.numbers import Interval, Level
 
 
@@ -28,7 +28,7 @@ from logsparse.reporting.numbers import Interval, Level
     ],
 )
 def test_numbers_have_three_significant_digits(value: float | None, text: str) -> None:
-    assert words.format_number(value) == text
+    assert sections.format_number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -48,15 +48,15 @@ def test_numbers_have_three_significant_digits(value: float | None, text: str) -
 def test_an_error_is_compared_with_that_of_seasonal_naive(
     error: float, naive: float | None, verdict: str, change: str
 ) -> None:
-    assert words.verdict("R0.5", error, naive) == verdict
-    assert words.change(error, naive) == change
+    assert sections.verdict("R0.5", error, naive) == verdict
+    assert sections.change(error, naive) == change
 
 
 def test_the_headline_names_the_score_and_both_values() -> None:
-    assert words.headline("R0.5", "sum of things", 0.126, 0.41) == (
+    assert sections.headline("R0.5", "sum of things", 0.126, 0.41) == (
         "R0.5, the sum of things, is 0.126, against 0.410 for seasonal naive, which repeats the last season."
     )
-    assert words.headline("R0.5", "sum of things", 0.126, None) == "R0.5, the sum of things, is 0.126."
+    assert sections.headline("R0.5", "sum of things", 0.126, None) == "R0.5, the sum of things, is 0.126."
 
 
 @pytest.mark.parametrize(
@@ -73,18 +73,20 @@ def test_the_widest_interval_is_judged_by_its_nominal_coverage(
     coverage: float, observed: tuple[float, float], judgement: str
 ) -> None:
     levels = [Level(0.1, observed[0], 0.0), Level(0.9, observed[1], 0.0)]
-    sentence = words.calibration_sentence([Interval(0.8, coverage, 1.0)], levels)
+    sentence = sections.calibration_sentence([Interval(0.8, coverage, 1.0)], levels)
     assert sentence == f"The 80 % intervals contain {100 * coverage:.1f} % of the values: {judgement}."
 
 
 def test_without_an_interval_the_most_central_level_is_described() -> None:
     levels = [Level(0.4, 0.3, 0.0), Level(0.95, 0.9, 0.0)]
-    assert words.calibration_sentence([], levels) == "30.0 % of the values are below the 0.4 quantile."
+    assert sections.calibration_sentence([], levels) == "30.0 % of the values are below the 0.4 quantile."
 
 
 def test_ties_are_mentioned_only_if_there_are_some() -> None:
-    assert words.ties_note([Level(0.5, 0.5, 0.001)]) == ""
-    assert words.ties_note([Level(0.5, 0.5, 0.25)]).startswith("Up to 25.0 % of the values equal a quantile, such as")
+    assert sections.ties_note([Level(0.5, 0.5, 0.001)]) == ""
+    assert sections.ties_note([Level(0.5, 0.5, 0.25)]).startswith(
+        "Up to 25.0 % of the values equal a quantile, such as"
+    )
 
 
 def test_nested_settings_become_rows_of_dotted_names() -> None:
@@ -92,7 +94,7 @@ def test_nested_settings_become_rows_of_dotted_names() -> None:
     class Model:
         layers: int = 3
 
-    rows = words.flat({"horizon": 24, "config": {"model": Model(), "empty": {}}, "long": "x" * 999})
+    rows = sections.flat({"horizon": 24, "config": {"model": Model(), "empty": {}}, "long": "x" * 999})
     assert rows[:3] == [("horizon", "24"), ("config.model.layers", "3"), ("config.empty", "{}")]
-    assert len(rows[3][1]) == words.LONGEST
-    assert words.flat({}) == []
+    assert len(rows[3][1]) == sections.LONGEST
+    assert sections.flat({}) == []

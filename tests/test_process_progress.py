@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from logsparse import progress
-from logsparse.progress import Progress
+from logsparse import process
+from logsparse.process import Progress
 
 
 def test_plain_lines_show_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr(process, "_SECONDS_BETWEEN_LINES", -1.0)
     stream = io.StringIO()
     with Progress("training", 4, stream=stream) as bar:
         bar.skip_to(2)
@@ -28,7 +28,7 @@ def test_plain_lines_show_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_work_that_ends_at_a_limit_shows_the_time_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr(process, "_SECONDS_BETWEEN_LINES", -1.0)
     stream = io.StringIO()
     with Progress("training", 10**12, limit=90.5, stream=stream) as bar:
         bar.step()
@@ -71,7 +71,7 @@ def test_nothing_is_shown_unless_verbose() -> None:
 
 
 def test_an_unknown_total_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr(process, "_SECONDS_BETWEEN_LINES", -1.0)
     stream = io.StringIO()
     with Progress("downloading", None, stream=stream) as bar:
         bar.step(3)
@@ -100,8 +100,8 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
     page = Notebook()
     monkeypatch.setattr(IPython, "get_ipython", lambda: SimpleNamespace(kernel=object()))
     monkeypatch.setattr(IPython.display, "display", page.display)
-    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_UPDATES", -1.0)
-    monkeypatch.setattr(progress, "_QUICK_SECONDS", -1.0)
+    monkeypatch.setattr(process, "_SECONDS_BETWEEN_UPDATES", -1.0)
+    monkeypatch.setattr(process, "_QUICK_SECONDS", -1.0)
     return page
 
 
@@ -122,7 +122,7 @@ def test_in_a_notebook_quick_work_shows_nothing(
 ) -> None:
     with Progress("forecasting", 1, verbose=False) as bar:
         bar.step()
-    monkeypatch.setattr(progress, "_QUICK_SECONDS", 60.0)
+    monkeypatch.setattr(process, "_QUICK_SECONDS", 60.0)
     with Progress("forecasting", 1) as bar:
         bar.step()
     assert notebook.lines == []
@@ -130,6 +130,6 @@ def test_in_a_notebook_quick_work_shows_nothing(
 
 
 def test_ipython_is_not_imported_to_look_for_a_notebook() -> None:
-    code = "import sys; from logsparse.progress import in_notebook; print(in_notebook(), 'IPython' in sys.modules)"
+    code = "import sys; from logsparse.process import in_notebook; print(in_notebook(), 'IPython' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
