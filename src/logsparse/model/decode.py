@@ -10,7 +10,7 @@ Methods (docs/forecaster.md):
 Where things are: `sample_paths` is the loop over steps. Each step calls `Transformer.advance`, which calls `advance` in
 model/block.py, which calls the C++ kernel (native/advance.h, bound in native/attention.cpp). Quantiles of a forecast
 are those of the mixture of all paths' distributions, computed by `mixture_quantiles`; those of one distribution come
-from `Distribution.quantile` in model/likelihood.py. `forecast_windows` splits many windows into batches of bounded
+from `Distribution.quantile` in model/likelihood.py. `sample` splits many windows into batches of bounded
 memory and calls `network.forecast`. `decode_plainly`, one forward pass per step, is the reference implementation.
 """
 

@@ -330,13 +330,13 @@ TABLES_OF_THE_PAPER = [MAIN_TABLE, KERNELS_TABLE, SPARSE_TABLE, GRANULARITIES_TA
 
 
 _WHAT = ("T", "M", "S")
-_HEAD = ["set", *(f"{what} {where}" for what in _WHAT for where in ("paper", "here")), "note"]
+_SETS_HEAD = ["set", *(f"{what} {where}" for what in _WHAT for where in ("paper", "here")), "note"]
 
 
 def statistics_tables(_rows: Sequence[Row], _traces: Traces) -> list[Table]:
     """Return all sets of the paper, and the other sets that are available."""
     lines = [_line(one) for one in DATASETS if one.paper or locate(one) is not None]
-    return [Table("Table 5, data sets: T steps, M series, S sample rate", _HEAD, lines)]
+    return [Table("Table 5, data sets: T steps, M series, S sample rate", _SETS_HEAD, lines)]
 
 
 def _line(dataset: DataSet) -> list[str]:
