@@ -37,7 +37,7 @@ ORDER = [
     "commands.streams", "commands.options", "commands.attend", "commands.backtest", "commands.check",
     "commands.explain",
     "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.settings", "commands.fit",
-    "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment",
+    "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment", "paper.duration",
     "paper.electricity", "paper.m4", "paper.prepare", "paper.shapes", "paper.solar",
     "paper.synthetic", "paper.cases", "paper.tables", "paper.long_waves",
     "paper.claims", "paper.curves", "paper.figures", "paper.commands", "paper.traffic", "paper.wind",

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
@@ -272,6 +272,15 @@ class RunExperiment(Protocol):
     def __call__(self, run: Run, /, *, folder: Path, verbose: bool = True) -> dict[str, Any]: ...  # pragma: no cover
 
 
+class Prepared(NamedTuple):
+    """What a run trains: an unfitted forecaster, and the series that it learns from and is validated on."""
+
+    forecaster: Forecaster
+    training: Panel
+    validation: Panel | None = None
+    """None: the last part of the others."""
+
+
 @dataclass(frozen=True)
 class Table:
     """A title, column names and rows of text."""
@@ -304,6 +313,8 @@ class Experiment:
     """Whether a trace has what its figure or tables read."""
     every_seed: bool = False
     """Whether its tables read the traces of every seed."""
+    prepare: Callable[[Run], Prepared] | None = None
+    """Reads what a run trains, so that a few of its steps can be timed."""
 
     def recorded(self, folder: Path) -> list[Row]:
         """Return its rows that count: no trials."""
