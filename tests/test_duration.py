@@ -75,7 +75,7 @@ def seeds(model: str, *numbers: int, budget: float | None = None) -> list[Run]:
 def test_runs_take_as_long_as_earlier_ones_of_the_same_cell_did(tmp_path: Path) -> None:
     for run, minutes in zip(seeds("a", 0, 1, 2), (10.0, 30.0, 31.0), strict=True):
         recorded(tmp_path, run, minutes)
-    recorded(tmp_path, *seeds("a", 9, budget=1.0), 1.0)
+    recorded(tmp_path, seeds("a", 9, budget=1.0)[0], 1.0)
     assert said(seeds("a", 3), tmp_path) == [
         "waves: 1 run to do, about 30 minutes on this machine, plus scoring (1 by earlier runs)"
     ]
@@ -87,7 +87,7 @@ def test_runs_take_as_long_as_earlier_ones_of_the_same_cell_did(tmp_path: Path) 
 def test_a_run_that_nobody_has_done_here_is_timed_and_one_that_is_not_trained_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded(tmp_path, *seeds("b", 0), 5.0)
+    recorded(tmp_path, seeds("b", 0)[0], 5.0)
     monkeypatch.setattr(duration, "machine", lambda: "another-machine")
     runs = [*seeds("a", 0, 1), *seeds("b", 1), *seeds(NAIVE, 0)]
     assert said(runs, tmp_path) == [
@@ -95,7 +95,7 @@ def test_a_run_that_nobody_has_done_here_is_timed_and_one_that_is_not_trained_is
         "waves: 4 runs to do, about a minute or less on this machine, plus scoring (3 by timing a few steps; unknown "
         "and not counted: seasonal-naive)",
     ]
-    recorded(tmp_path, *seeds(NAIVE, 1), 90.0, steps=None, validation_nll=None)
+    recorded(tmp_path, seeds(NAIVE, 1)[0], 90.0, steps=None, validation_nll=None)
     assert said(seeds(NAIVE, 0), tmp_path) == [
         "waves: 1 run to do, about 1.5 hours on this machine, plus scoring (1 by earlier runs)"
     ]
@@ -105,7 +105,7 @@ def test_a_trial_takes_its_budget_at_most(tmp_path: Path) -> None:
     assert said(seeds("a", 0, 1, budget=2.5), tmp_path) == [
         "waves: 2 runs to do, about 5 minutes on this machine, plus scoring (2 by their budget)"
     ]
-    recorded(tmp_path, *seeds("a", 0), 1.25)
+    recorded(tmp_path, seeds("a", 0)[0], 1.25)
     assert said(seeds("a", 1, budget=2.5), tmp_path)[0].endswith(
         "about a minute or less on this machine, plus scoring (1 by earlier runs)"
     )
