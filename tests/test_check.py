@@ -41,7 +41,9 @@ def test_a_model_brings_its_columns_and_its_series(model: ls.SeasonalNaive, tmp_
             ("b-2", "new", "warning"),
         ]
     missing, new = health.findings
-    assert missing.text.startswith("the model was fitted on it up to 2024-01-20 23:00, and the data have no row of it")
+    assert missing.text.startswith(
+        "the model was fitted on it up to 2024-01-20 23:00:00, and the data have no row of it"
+    )
     assert new.text == (
         "not among the 3 series of the model: its forecast rests on its own 480 steps and on what the model learned "
         "from the others"
@@ -60,6 +62,42 @@ def test_data_of_another_zone_are_converted_and_those_without_one_refused() -> N
     assert ls.check(frame_of("a", "b", zone="Europe/Berlin"), model=model).ok
     with pytest.raises(ls.DataError, match="must have a time zone, as those that were fitted"):
         ls.check(frame_of("a", "b", zone=None), model=model)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "given", "tz", "severity", "text"),
+    [
+        (None, "UTC", None, "bad", "times in UTC, the model was fitted on times in no time zone"),
+        (
+            "Europe/Berlin",
+            None,
+            "Asia/Tokyo",
+            "warning",
+            "times in Asia/Tokyo, the model was fitted on times in Europe",
+        ),
+    ],
+)
+def test_another_zone_is_found(
+    fitted: str | None, given: str | None, tz: str | None, severity: str, text: str, tmp_path: Path
+) -> None:
+    ls.SeasonalNaive(horizon=24).fit(frame_of("a", "b", zone=fitted), id_col="meter").save(tmp_path / "model")
+    frame = frame_of("a", "b", zone=given)
+    frame.write_parquet(tmp_path / "data.parquet")
+    (finding,) = ls.check(frame, model=tmp_path / "model", tz=tz).findings
+    assert (finding.series, finding.kind, finding.severity) == (None, "zone", severity)
+    assert finding.text.startswith(text)
+    words = ("--tz", tz) if tz else ()
+    done = logsparse("check", tmp_path / "data.parquet", "--model", tmp_path / "model", *words)
+    assert done.code == (3 if severity == "bad" else 0)
+    assert f"2 of 2 series have findings: 1 zone\n{severity:<7}  zone      {text}" in done.out
+
+
+def test_dates_are_days_of_any_zone() -> None:
+    midnights = frame_of("a", zone="Europe/Berlin").filter(pl.col("ds").dt.hour() == 0)
+    model = ls.SeasonalNaive(horizon=3).fit(midnights, id_col="meter")
+    dates = midnights.with_columns(pl.col("ds").dt.date())
+    assert ls.check(dates, model=model).ok
+    assert model.predict(dates, on_bad="fail").height == 3
 
 
 def test_another_step_is_found(model: ls.SeasonalNaive) -> None:

@@ -1,10 +1,15 @@
-"""A week of an energy engineer: fifty meters, one model, `predict --on-bad skip` every morning, one fault a day."""
+"""A week of an energy engineer: fifty meters in local time, one model, `predict --on-bad skip` every morning.
+
+The year that is fitted has both clock changes, and the clock goes back on the fourth of the seven mornings.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import polars as pl
@@ -12,40 +17,58 @@ import pytest
 
 from command import QUICK, Done, logsparse, refusal
 
-METERS = [f"meter_{number:02d}" for number in range(50)]
-FIRST, FITTED = datetime(2024, 3, 4, tzinfo=UTC), datetime(2024, 4, 8, tzinfo=UTC)
-WEEK = [FITTED + timedelta(days=day, hours=6) for day in range(7)]
+METERS = [f"Zähler {number:02d}" for number in range(50)]
+BERLIN = ZoneInfo("Europe/Berlin")
+FIRST, FITTED = (datetime(year, 10, 24, tzinfo=BERLIN) for year in (2023, 2024))
+WEEK = [datetime(2024, 10, 24 + day, 6, tzinfo=BERLIN) for day in range(7)]
+CHANGE = 3
+"""The morning of 27 October 2024, after the hour from 2 to 3 came twice."""
 HORIZON = 24
-KWH = pl.col("kwh")
-COLUMNS = ("--id-col", "meter", "--time-col", "time", "--target-col", "kwh")
+WEEKS = 3 * 7 * 24
+"""Hours before a morning that its file has."""
+KWH = pl.col("kWh")
+COLUMNS = ("--id-col", "Zähler", "--time-col", "Zeit", "--target-col", "kWh", "--tz", "Europe/Berlin", "--dayfirst")
 
 Fault = Callable[[pl.DataFrame, datetime], pl.DataFrame]
 
 
+def hours(first: datetime, last: datetime) -> pl.Series:
+    """Return every hour that passed between two times, as instants on the clock of Berlin."""
+    utc = pl.datetime_range(first.astimezone(UTC), last.astimezone(UTC), "1h", eager=True)
+    return utc.dt.convert_time_zone("Europe/Berlin")
+
+
+@cache
 def measured() -> pl.DataFrame:
-    """Return six weeks of hours of every meter, as the meters sent them: meter, time, kwh."""
+    """Return the hours of every meter over a year and a week, as they passed: Zähler, Zeit, kWh."""
     rng = np.random.default_rng(20)
-    times = pl.datetime_range(FIRST, WEEK[-1], "1h", eager=True)
-    day = 2 + np.sin((np.arange(len(times)) - 8) * 2 * np.pi / 24)
+    times = hours(FIRST, WEEK[-1])
+    day = 2 + np.sin((times.dt.hour().to_numpy() - 8) * 2 * np.pi / 24)
     return pl.concat(
-        pl.DataFrame({"meter": name, "time": times, "kwh": size * (day + rng.normal(0, 0.1, len(times)))})
+        pl.DataFrame({"Zähler": name, "Zeit": times, "kWh": size * (day + rng.normal(0, 0.1, len(times)))})
         for name, size in zip(METERS, rng.uniform(0.5, 50, len(METERS)), strict=True)
     )
 
 
 def written(frame: pl.DataFrame, path: Path) -> Path:
-    """Write a semicolon csv with times such as 2024-04-08T06:00:00+00:00."""
-    frame.with_columns(pl.col("time").dt.strftime("%Y-%m-%dT%H:%M:%S+00:00")).write_csv(path, separator=";")
+    """Write what the meters' software exports: semicolons, 27.10.2024 02:00 without a zone, 1,25."""
+    local = frame.with_columns(pl.col("Zeit").dt.strftime("%d.%m.%Y %H:%M"))
+    local.write_csv(path, separator=";", decimal_comma=True, float_precision=3)
     return path
 
 
+def before(morning: datetime, hours: int) -> datetime:
+    """Return the time so many hours before: hours that passed, not hours on the clock."""
+    return (morning.astimezone(UTC) - timedelta(hours=hours)).astimezone(BERLIN)
+
+
 def since(name: str, morning: datetime, hours: int) -> pl.Expr:
-    return (pl.col("meter") == name) & (pl.col("time") > morning - timedelta(hours=hours))
+    return (pl.col("Zähler") == name) & (pl.col("Zeit") > before(morning, hours))
 
 
 def replaced(name: str, hours: int, value: float | None) -> Fault:
     return lambda frame, morning: frame.with_columns(
-        kwh=pl.when(since(name, morning, hours)).then(pl.lit(value, pl.Float64)).otherwise(KWH)
+        kWh=pl.when(since(name, morning, hours)).then(pl.lit(value, pl.Float64)).otherwise(KWH)
     )
 
 
@@ -54,7 +77,7 @@ def stopped(name: str, hours: int) -> Fault:
 
 
 def renamed(name: str, new: str) -> Fault:
-    return lambda frame, _: frame.with_columns(pl.col("meter").replace(name, new))
+    return lambda frame, _: frame.with_columns(pl.col("Zähler").replace(name, new))
 
 
 def unchanged(frame: pl.DataFrame, _: datetime) -> pl.DataFrame:
@@ -63,18 +86,23 @@ def unchanged(frame: pl.DataFrame, _: datetime) -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a model of the five weeks before."""
+    """A folder with a model of the year before."""
     folder = tmp_path_factory.mktemp("week")
-    data = written(measured().filter(pl.col("time") < FITTED), folder / "fit.csv")
+    year = measured().filter(pl.col("Zeit") < FITTED)
+    data = written(year, folder / "fit.csv")
     done = logsparse("fit", data, "--horizon", HORIZON, "-o", folder / "model", *COLUMNS, *QUICK)
     assert done.code == 0, done.err
+    text = data.read_text()
+    assert text.startswith("Zähler;Zeit;kWh\nZähler 00;24.10.2023 00:00;")
+    # The hour that comes twice, and the hour that is skipped.
+    assert [text.count(f"Zähler 00;{time};") for time in ("29.10.2023 02:00", "31.03.2024 02:00")] == [2, 0]
     return folder
 
 
 def on_the_morning(place: Path, day: int, fault: Fault, *words: object) -> tuple[Done, Path]:
     """Forecast from the three weeks before a morning, into a file of that day."""
     morning = WEEK[day]
-    recent = measured().filter(pl.col("time").is_between(morning - timedelta(weeks=3), morning))
+    recent = measured().filter(pl.col("Zeit").is_between(before(morning, WEEKS), morning))
     data = written(fault(recent, morning), place / "meters.csv")
     out = place / f"forecast-{day}.csv"
     out.unlink(missing_ok=True)
@@ -82,15 +110,14 @@ def on_the_morning(place: Path, day: int, fault: Fault, *words: object) -> tuple
 
 
 def forecast_meters(out: Path, morning: datetime) -> list[str]:
-    """Return the meters of a forecast, each with the 24 hours after the morning."""
+    """Return the meters of a forecast, each with the 24 hours that pass after the morning, in local time."""
     table = pl.read_csv(out, try_parse_dates=True)
-    name, time = table.columns[:2]
-    assert table.filter(
-        pl.col(time).is_between(morning + timedelta(hours=1), morning + timedelta(hours=HORIZON))
-    ).equals(table)
-    assert set(table.group_by(name).len()["len"]) == {HORIZON}
+    assert table.columns[:4] == ["Zähler", "Zeit", "mean", "q0.1"]
+    after = hours(before(morning, -1), before(morning, -HORIZON)).dt.replace_time_zone(None)
+    meters = table["Zähler"].unique(maintain_order=True).to_list()
+    assert table["Zeit"].to_list() == after.to_list() * len(meters)
     assert table.null_count().sum_horizontal().item() == 0
-    return table[name].unique(maintain_order=True).to_list()
+    return meters
 
 
 def _said(done: Done) -> list[str]:
@@ -101,52 +128,43 @@ def without(name: str) -> list[str]:
     return [other for other in METERS if other != name]
 
 
-EMPTY = 24 * 22
+RENAMED = renamed("Zähler 11", "Zähler 11b")
 CASES: list[tuple[str, Fault, list[str], list[str]]] = [
     ("all fine", unchanged, METERS, []),
     (
         "dead: its rows stop",
-        stopped("meter_07", 50),
-        without("meter_07"),
-        ["meter_07: stale: its last value is of 2024-04-07 04:00:00+00:00, 50 steps older than that of most series"],
+        stopped("Zähler 07", 50),
+        without("Zähler 07"),
+        ["Zähler 07: stale: its last value is of 2024-10-23 04:00:00, 50 steps older than that of most series"],
     ),
     (
-        "frozen",
-        replaced("meter_31", 36, 4.25),
-        without("meter_31"),
-        ["meter_31: flat: the same value, 4.25, since 2024-04-08 19:00:00+00:00: 36 steps"],
+        "frozen, and the night to come has an hour twice",
+        replaced("Zähler 31", 36, 4.25),
+        without("Zähler 31"),
+        ["Zähler 31: flat: the same value, 4.25, since 2024-10-24 19:00:00: 36 steps"],
     ),
     (
-        "stale: its rows go on without values",
-        replaced("meter_00", 30, None),
-        without("meter_00"),
-        ["meter_00: stale: its last value is of 2024-04-10 00:00:00+00:00, 30 steps older than that of most series"],
+        "stale: its rows go on without values, through the hour that comes twice",
+        replaced("Zähler 00", 30, None),
+        without("Zähler 00"),
+        ["Zähler 00: stale: its last value is of 2024-10-26 01:00:00, 30 steps older than that of most series"],
     ),
     (
         "renamed",
-        renamed("meter_11", "meter_11b"),
-        ["meter_11b" if name == "meter_11" else name for name in METERS],
+        RENAMED,
+        ["Zähler 11b" if name == "Zähler 11" else name for name in METERS],
         [
-            "meter_11: missing: the model was fitted on it up to 2024-04-07 23:00, and the data have no row of it; "
-            "'meter_11b' is new: was it renamed?"
+            "Zähler 11: missing: the model was fitted on it up to 2024-10-23 23:00:00, and the data have no row of it; "
+            "'Zähler 11b' is new: was it renamed?"
         ],
     ),
     (
         "-9999",
-        replaced("meter_49", 3, -9999.0),
-        without("meter_49"),
+        replaced("Zähler 49", 3, -9999.0),
+        without("Zähler 49"),
         [
-            "meter_49: sentinel: -9999 in 3 of its 505 steps, from 2024-04-13 04:00:00+00:00: it looks like a mark for "
-            "a missing value"
-        ],
-    ),
-    (
-        "dead for longer than the file reaches back, and another one gone",
-        lambda frame, morning: stopped("meter_02", EMPTY)(replaced("meter_01", EMPTY, None)(frame, morning), morning),
-        METERS[:1] + METERS[3:],
-        [
-            "meter_02: missing: the model was fitted on it up to 2024-04-07 23:00, and the data have no row of it",
-            "meter_01: empty: no value in any of its 505 steps",
+            "Zähler 49: sentinel: -9999 in 3 of its 505 steps, from 2024-10-29 04:00:00: it looks like a mark for a "
+            "missing value"
         ],
     ),
 ]
@@ -159,20 +177,56 @@ def test_every_morning_the_healthy_meters_are_forecast_and_the_others_listed(
     _, fault, expected, reasons = case
     done, out = on_the_morning(place, day, fault, "--on-bad", "skip")
     assert done.code == (3 if reasons else 0), done.err
-    listed = [line for line in done.err.splitlines() if line.startswith("not forecast: ")]
-    assert listed == [f"not forecast: {reason}" for reason in reasons]
+    listed = [f"not forecast: {reason}" for reason in reasons]
+    if fault is RENAMED:
+        command = f"`logsparse check {place / 'meters.csv'} --model {place / 'model'}`"
+        listed.append(f"1 of 50 series has findings: 1 new; {command} lists them")
+    assert _said(done) == listed
     assert forecast_meters(out, WEEK[day]) == expected
 
 
-def test_a_renamed_meter_is_forecast_under_its_new_name_with_a_warning(place: Path) -> None:
-    done, _ = on_the_morning(place, 4, renamed("meter_11", "meter_11b"), "--on-bad", "skip")
-    assert f"1 of 50 series has findings: 1 new; `logsparse check {place / 'meters.csv'} --model" in done.err
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, "Got {}: no such file. Hint: check the path and the ending of the name."),
+        ("", "Got {}: an empty file. Hint: check what should have written it."),
+        (
+            "Zähler;Zeit;kWh\n",
+            "A frame must have rows. Got {}, which has none. Hint: check how it was read or filtered.",
+        ),
+    ],
+    ids=["missing", "empty", "a header alone"],
+)
+def test_on_the_seventh_morning_there_are_no_data_and_the_forecast_of_the_day_before_stays(
+    place: Path, content: str | None, text: str
+) -> None:
+    data, out = place / "late.csv", place / "forecast.csv"
+    data.unlink(missing_ok=True)
+    if content is not None:
+        data.write_text(content)
+    out.write_text("of the day before")
+    assert text.format(data) in refusal("predict", place / "model", data, "-o", out, "--on-bad", "skip")
+    assert out.read_text() == "of the day before"
+
+
+def test_a_meter_that_is_dead_for_longer_than_the_file_reaches_back_is_listed_with_or_without_rows(place: Path) -> None:
+    def fault(frame: pl.DataFrame, morning: datetime) -> pl.DataFrame:
+        return stopped("Zähler 02", WEEKS + 1)(replaced("Zähler 01", WEEKS + 1, None)(frame, morning), morning)
+
+    done, out = on_the_morning(place, 6, fault, "--on-bad", "skip")
+    assert done.code == 3
+    assert _said(done) == [
+        "not forecast: Zähler 02: missing: the model was fitted on it up to 2024-10-23 23:00:00, and the data have no "
+        "row of it",
+        "not forecast: Zähler 01: empty: no value in any of its 505 steps",
+    ]
+    assert forecast_meters(out, WEEK[6]) == METERS[:1] + METERS[3:]
 
 
 def test_fail_writes_nothing(place: Path) -> None:
-    done, out = on_the_morning(place, 1, stopped("meter_07", 50), "--on-bad", "fail")
+    done, out = on_the_morning(place, 1, stopped("Zähler 07", 50), "--on-bad", "fail")
     assert (done.code, done.out) == (2, "")
-    assert "No series may have a bad finding (on_bad is fail). Got meter_07: its last value is of" in done.err
+    assert "No series may have a bad finding (on_bad is fail). Got Zähler 07: its last value is of" in done.err
     assert not out.exists()
     done, out = on_the_morning(place, 0, unchanged, "--on-bad", "fail")
     assert done.code == 0
@@ -180,7 +234,7 @@ def test_fail_writes_nothing(place: Path) -> None:
 
 
 def test_by_default_all_are_forecast_and_one_line_warns(place: Path) -> None:
-    done, out = on_the_morning(place, 2, replaced("meter_31", 36, 4.25))
+    done, out = on_the_morning(place, 2, replaced("Zähler 31", 36, 4.25))
     assert done.code == 0
     assert forecast_meters(out, WEEK[2]) == METERS
     assert "\n1 of 50 series has findings: 1 flat; `logsparse check" in f"\n{done.err}"
@@ -199,15 +253,17 @@ def test_twenty_of_many_are_listed(place: Path) -> None:
 
 
 def test_check_on_the_same_morning_says_the_same(place: Path) -> None:
-    on_the_morning(place, 2, replaced("meter_31", 36, 4.25))
+    on_the_morning(place, 2, replaced("Zähler 31", 36, 4.25))
     words = ("check", place / "meters.csv", "--model", place / "model", "--now")
-    done = logsparse(*words, "2024-04-10T07:00Z")
+    done = logsparse(*words, "2024-10-26T07:00")
     assert done.code == 3
     assert done.out.endswith(
         "health            1 of 50 series has findings: 1 flat\n"
-        "bad      flat      meter_31: the same value, 4.25, since 2024-04-08 19:00:00+00:00: 36 steps\n"
+        "bad      flat      Zähler 31: the same value, 4.25, since 2024-10-24 19:00:00: 36 steps\n"
     )
-    assert "50 stale, 1 flat" in logsparse(*words, "2024-04-12T07:00Z").out
+    # A day later by the clock, 25 hours have passed: one more than a value may be old.
+    assert "50 stale, 1 flat" in logsparse(*words, "2024-10-27T06:00").out
+    assert "1 of 50 series has findings" in logsparse(*words, "2024-10-27T05:00").out
 
 
 def test_another_word_is_refused(place: Path) -> None:

@@ -76,8 +76,8 @@ def test_fail_names_the_series_and_the_reason(model: ls.SeasonalNaive) -> None:
     with pytest.raises(ls.DataError) as caught:
         model.predict(changed(frame_of(*NAMES[1:]), "m1", 5.0, 30), on_bad="fail")
     assert str(caught.value) == (
-        "No series may have a bad finding (on_bad is fail). Got m0: the model was fitted on it up to 2024-01-20 23:00, "
-        "and the data have no row of it; m1: the same value, 5, since 2024-01-19 18:00:00: 30 steps. "
+        "No series may have a bad finding (on_bad is fail). Got m0: the model was fitted on it up to 2024-01-20 "
+        "23:00:00, and the data have no row of it; m1: the same value, 5, since 2024-01-19 18:00:00: 30 steps. "
         'Hint: repair or drop those series, or leave them out of the forecast: on_bad="skip", or --on-bad skip.'
     )
 

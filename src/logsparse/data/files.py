@@ -120,8 +120,9 @@ def read_csv(path: Path, ids: str | None) -> pl.DataFrame:
     """Read a csv file; the column `ids` stays as written, including 007 and NA. Times stay text."""
     check_memory(CSV_FACTOR * path.stat().st_size, f"the rows of {path}")
     try:
-        head = _head(path)
-        separator = max(",;\t", key=(head or [""])[0].count)
+        if not (head := _head(path)):
+            raise DataError.unreadable(path, "an empty file", "check what should have written it.")
+        separator = max(",;\t", key=head[0].count)
         names = unique_names(next(csv.reader(head, delimiter=separator), []))
         return _without_blank_lines(_read(path, separator, names, ids, head[1:]))
     except csv.Error as error:

@@ -136,7 +136,8 @@ def read_as(data: Data, spec: ColumnSpec) -> Panel:
         return data
     table, library = scan_native(data, ids=spec.id_col, needed=spec.used)
     if not schema_of(table) or (height := count_rows(table)) == 0:
-        raise DataError("A frame must have rows.", got="an empty frame", hint="check how it was read or filtered.")
+        got = f"{data}, which has none" if isinstance(data, str | Path) else "an empty frame"
+        raise DataError("A frame must have rows.", got=got, hint="check how it was read or filtered.")
     table = _without_row_numbers(table, spec)
     time_col = _wide_time_column(table, spec)
     if time_col is None:

@@ -19,7 +19,9 @@ import polars as pl
 
 from logsparse.data.frame import refuse_empty
 from logsparse.data.grid import Library, to_native
+from logsparse.data.localtime import on_any_clock
 from logsparse.data.panel import Panel, SeriesId
+from logsparse.data.times import stamps
 from logsparse.errors import ConfigError, DataError, shown, suggest
 
 log = logging.getLogger("logsparse")
@@ -129,9 +131,9 @@ class Health:
         """Return one sentence: how many series have findings, and of which kinds."""
         if self.ok:
             return f"{self.series:,} series, nothing found"
-        concerned = {finding.series for finding in self.findings} - {None}
-        verb = "has" if len(concerned) == 1 else "have"
-        return f"{len(concerned):,} of {self._expected():,} series {verb} findings: {self._kinds()}"
+        concerned = self._concerned()
+        verb = "has" if concerned == 1 else "have"
+        return f"{concerned:,} of {self._expected():,} series {verb} findings: {self._kinds()}"
 
     def lines(self, most: int | None = None) -> list[str]:
         """Return one line per finding, worst first; after `most` of them, how many more there are."""
@@ -166,6 +168,10 @@ class Health:
         """Return `to_dict` as one JSON document."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=2)
 
+    def _concerned(self) -> int:
+        names = {finding.series for finding in self.findings}
+        return self._expected() if None in names else len(names)
+
     def _expected(self) -> int:
         return self.series + len({finding.series for finding in self.findings if finding.kind == "missing"})
 
@@ -174,8 +180,7 @@ class Health:
         return ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
 
     def _counts(self) -> str:
-        concerned = {finding.series for finding in self.findings}
-        return f"{len(concerned):_} with findings: {self._kinds()}" if self.findings else "nothing found"
+        return f"{self._concerned():_} with findings: {self._kinds()}" if self.findings else "nothing found"
 
 
 def _row(finding: Finding) -> dict[str, Any]:
@@ -188,11 +193,11 @@ def against(panel: Panel, fitted: Panel, learned: Collection[SeriesId]) -> list[
     new = [name for name in panel.ids if name not in known]
     gone = [name for name in fitted.ids if name not in here]
     near = {name: get_close_matches(str(name), [str(other) for other in new], n=1) for name in gone[:_SEARCHED]}
-    ends = dict(zip(fitted.ids, fitted.ends().tolist(), strict=True))
+    ends = dict(zip(fitted.ids, stamps(fitted, fitted.ends()).to_list(), strict=True))
     found: list[Finding] = []
     for name in gone:
         renamed = f"; {near[name][0]!r} is new: was it renamed?" if near.get(name) else ""
-        text = f"the model was fitted on it up to {fitted.freq.show(ends[name])}, and the data have no row of it"
+        text = f"the model was fitted on it up to {ends[name]}, and the data have no row of it"
         found.append(Finding(name, "missing", "bad", "", text + renamed))
     counts = dict(zip(panel.ids, panel.lengths.tolist(), strict=True))
     for name in new:
@@ -211,7 +216,7 @@ def unlike(panel: Panel, fitted: Panel) -> list[Finding]:
         text = f"steps of {panel.freq}, the model was fitted on steps of {fitted.freq}"
         found.append(Finding(None, "step", "bad", "", text))
     ours, theirs = panel.origin.zone, fitted.origin.zone
-    if ours != theirs and panel.freq.kind != "index":
+    if ours != theirs and not on_any_clock(panel):
         # Between two zones an instant is the same; without a zone nobody knows the hour of the day.
         severity: Severity = "warning" if ours and theirs else "bad"
         text = f"times in {ours or 'no time zone'}, the model was fitted on times in {theirs or 'no time zone'}"

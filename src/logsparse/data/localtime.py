@@ -176,13 +176,17 @@ def _refuse_skipped(column: pl.Series, wall: Ints, codes: Ints, skipped: NDArray
     )
 
 
+def on_any_clock(panel: Panel) -> bool:
+    """Return True for integers, and for dates without a zone, which are days of any clock."""
+    dates = panel.origin.time_type == "date" and panel.freq.counts_days and panel.origin.zone is None
+    return dates or panel.freq.kind == "index"
+
+
 def with_clock(panel: Panel, fitted: Origin) -> Panel:
     """Return the panel on the clock of the data that a model was fitted on, converted by instant, or raise."""
     given, known = panel.origin.zone, fitted.zone
-    if given == known or panel.freq.kind == "index":
+    if given == known or on_any_clock(panel):
         return panel
-    if given is None and panel.origin.time_type == "date" and panel.freq.counts_days:
-        return panel  # a date is a day of any clock
     if given is None or known is None:
         raise other_clock("New data", given, known)
     if panel.freq.counts_days:

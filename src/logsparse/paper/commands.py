@@ -268,7 +268,7 @@ def _models(experiment: Experiment, asked: str | None) -> Sequence[str]:
 
 
 def _run(experiment: Experiment, models: Sequence[str], seeds: int | None, budget: float | None, out: Path) -> None:
-    from logsparse.paper.experiment import keep
+    from logsparse.paper.experiment import announce, keep
     from logsparse.paper.ledger import missing, record
     from logsparse.storage import lock
 
@@ -277,6 +277,8 @@ def _run(experiment: Experiment, models: Sequence[str], seeds: int | None, budge
         _refuse_without_data(experiment)
     known = experiment.identify(runs)
     todo = missing(out, known)
+    if todo:
+        announce(experiment, {run: known[run] for run in todo}, out, say)
     for position, run in enumerate(todo, start=1):
         folder = out / ".unfinished" / run.folder
         folder.mkdir(parents=True, exist_ok=True)

@@ -111,6 +111,7 @@ CURVES = Experiment(
     tasks=("kernels",),
     sets=KERNELS_TABLE.sets,
     fits=fits,
+    prepare=KERNELS_TABLE.prepare,
 )
 
 
@@ -281,6 +282,7 @@ LEARNED = Experiment(
     tasks=("sparse", TEN_LAYERS_TABLE.name),
     sets=("traffic-f", *TEN_LAYERS_TABLE.sets),
     fits=layers_fit,
+    prepare=TEN_LAYERS_TABLE.prepare,
 )
 MATRIX = Experiment(
     "attention-matrix",
@@ -294,6 +296,7 @@ MATRIX = Experiment(
     tasks=("kernels",),
     sets=tuple(name for name in KERNELS_TABLE.sets if name.startswith("traffic")),
     fits=matrix_fits,
+    prepare=KERNELS_TABLE.prepare,
 )
 
 

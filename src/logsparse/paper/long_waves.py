@@ -21,7 +21,17 @@ from logsparse.evaluation.backtest import backtest
 from logsparse.evaluation.metrics import score
 from logsparse.forecast import Forecaster
 from logsparse.forecaster import LogSparse
-from logsparse.paper.experiment import NO_TRACES, SAMPLES, Experiment, Table, Traces, facts_of, known_by, losses
+from logsparse.paper.experiment import (
+    NO_TRACES,
+    SAMPLES,
+    Experiment,
+    Prepared,
+    Table,
+    Traces,
+    facts_of,
+    known_by,
+    losses,
+)
 from logsparse.paper.ledger import Identity, Row, Run
 from logsparse.paper.synthetic import HORIZON, TRANSFORMER, Study, study
 from logsparse.paper.synthetic import config as config_of_study
@@ -61,6 +71,12 @@ def identify(wanted: Sequence[Run]) -> dict[Run, Identity]:
     whole = _whole()
     panels = {run.model: _seen(whole, run.model) for run in wanted}
     return {run: known_by(_forecaster(run), panels[run.model].training, *panels[run.model]) for run in wanted}
+
+
+def prepare(run: Run) -> Prepared:
+    """Return the model of a run, and its series."""
+    sets = _seen(_whole(), run.model)
+    return Prepared(_forecaster(run), sets.training, sets.validation)
 
 
 def run_one(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
@@ -133,4 +149,4 @@ def _against_sparse(found: dict[str, Cell], model: str) -> str:
     return str(difference(found[SPARSE], found[model]) or "-")
 
 
-LONG_WAVES = Experiment(TASK, MODELS, runs, identify, run_one, tables, fits=sound, every_seed=True)
+LONG_WAVES = Experiment(TASK, MODELS, runs, identify, run_one, tables, fits=sound, every_seed=True, prepare=prepare)

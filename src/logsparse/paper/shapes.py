@@ -27,6 +27,7 @@ from logsparse.forecaster import LogSparse
 from logsparse.paper.experiment import (
     SAMPLES,
     Experiment,
+    Prepared,
     Table,
     Traces,
     are_numbers,
@@ -196,6 +197,12 @@ def _model(run: Run) -> LogSparse:
     return LogSparse(HORIZON, config=config(run.model), seed=run.seed, samples=SAMPLES)
 
 
+def prepare(run: Run) -> Prepared:
+    """Return the model of a run, and its series."""
+    found = _sets()
+    return Prepared(_model(run), found.training.panel, found.validation.panel)
+
+
 def run_one(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
     """Train, score on the test series, and measure the attention of the step after the top."""
     found, model = _sets(), _model(run)
@@ -307,4 +314,5 @@ MATCHING = Experiment(
     figure,
     shows="Figure 1, what k = 1 and k = 6 attend to",
     fits=fits,
+    prepare=prepare,
 )

@@ -23,7 +23,17 @@ from logsparse.errors import ConfigError
 from logsparse.evaluation.backtest import backtest
 from logsparse.evaluation.metrics import score
 from logsparse.forecaster import LogSparse
-from logsparse.paper.experiment import NO_TRACES, SAMPLES, Experiment, Table, Traces, facts_of, known_by, losses
+from logsparse.paper.experiment import (
+    NO_TRACES,
+    SAMPLES,
+    Experiment,
+    Prepared,
+    Table,
+    Traces,
+    facts_of,
+    known_by,
+    losses,
+)
 from logsparse.paper.ledger import Identity, Row, Run
 from logsparse.pictures import INK, new_figure
 
@@ -143,6 +153,12 @@ def _model(run: Run) -> LogSparse:
     return kind(HORIZON, config=config(run.model, _t0(run)), seed=run.seed, samples=SAMPLES)
 
 
+def prepare(run: Run) -> Prepared:
+    """Return the model of a run, and its series."""
+    sets = _sets(run)
+    return Prepared(_model(run), sets.training, sets.validation)
+
+
 def run_one(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
     """Train, forecast the test series and score. An interrupted run resumes from the folder."""
     sets, model = _sets(run), _model(run)
@@ -195,4 +211,14 @@ def figure(rows: Iterable[Row], _traces: Traces = NO_TRACES) -> Figure:
     return drawn
 
 
-SYNTHETIC = Experiment(TASK, MODELS, runs, identify, run_one, tables, figure, shows="Figure 4(b), error against t0")
+SYNTHETIC = Experiment(
+    TASK,
+    MODELS,
+    runs,
+    identify,
+    run_one,
+    tables,
+    figure,
+    shows="Figure 4(b), error against t0",
+    prepare=prepare,
+)

@@ -32,6 +32,7 @@ from logsparse.paper.experiment import (
     SAMPLES,
     UNIDENTIFIED,
     Experiment,
+    Prepared,
     Table,
     Traces,
     are_numbers,
@@ -208,6 +209,11 @@ def _past(panel: Panel, case: Case) -> Panel:
     return panel.cut(panel.lengths - case.horizon * case.windows)
 
 
+def _prepare(run: Run) -> Prepared:
+    case = _case(run.task, run.case)
+    return Prepared(_forecaster(run, case), _past(_panel(case), case))
+
+
 def _run(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
     case = _case(run.task, run.case)
     panel = _panel(case)
@@ -322,6 +328,7 @@ def _experiment(name: str) -> Experiment:
         sets=sets,
         fits=sound,
         every_seed=True,
+        prepare=_prepare,
     )
 
 
