@@ -19,7 +19,7 @@ ORDER = [
     "attention.pattern", "attention.inputs", "attention.native",
     "model.inverse_cdf", "model.likelihood", "config", "presets",
     "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.features",
-    "data.files", "data.grid", "data.frame", "data.series_index", "data.windows", "defaults", "progress",
+    "data.files", "data.grid", "data.frame", "data.later", "data.series_index", "data.windows", "defaults", "progress",
     "pictures",
     "attention.draw", "attention.plain", "attention.triton",
     "attention.attend", "attention.layer", "attention.step", "attention.triton_kernels",
@@ -43,7 +43,7 @@ ORDER = [
 
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
-    "data.panel", "data.times", "data.columns", "data.files", "data.grid", "data.frame", "forecast",
+    "data.panel", "data.times", "data.columns", "data.files", "data.grid", "data.frame", "data.later", "forecast",
     "attention.maps", "evaluation.backtest", "evaluation.metrics", "reporting.numbers", "reporting.report",
     "commands.options", "paper.electricity", "paper.traffic", "paper.solar", "paper.wind", "paper.m4",
     "paper.prepare", "paper.experiment",

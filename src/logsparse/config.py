@@ -126,6 +126,8 @@ class ModelConfig(_Settings):
         Whether each series has an embedding of its own.
     unknown_series
         Share of training windows whose series is hidden, so that new series can be forecast.
+    hidden_history
+        Share of training windows whose whole history is hidden, so that series without a past can be forecast.
     lags
         Past values given as inputs, in steps back; 1 is the previous value.
     profiles
@@ -166,6 +168,7 @@ class ModelConfig(_Settings):
     embedding: int = 20
     embed_series: bool = True
     unknown_series: float = 0.0
+    hidden_history: float = 0.0
     lags: tuple[int, ...] = (1,)
     profiles: tuple[str, ...] = ()
     scale: Literal["one-plus-mean", "mean", "deviation"] = "one-plus-mean"
@@ -185,6 +188,7 @@ class ModelConfig(_Settings):
         )
         _require("dropout must be at least 0 and below 1.", 0 <= self.dropout < 1, self.dropout)
         _require("unknown_series must be between 0 and 1.", 0 <= self.unknown_series <= 1, self.unknown_series)
+        _require("hidden_history must be at least 0 and below 1.", 0 <= self.hidden_history < 1, self.hidden_history)
         _require(
             "lags must be 1 and then other numbers of steps from 2 on, each once.",
             self.lags[:1] == (1,) and len(set(self.lags)) == len(self.lags) and min(self.lags) >= 1,

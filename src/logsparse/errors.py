@@ -66,6 +66,13 @@ class StepUnknownError(DataError):
     """The step cannot be inferred from the data; a caller that knows it can continue."""
 
 
+class MissingColumnsError(DataError):
+    """A frame lacks columns; a caller that knows what they are for can say so."""
+
+    missing: tuple[str, ...] = ()
+    """Names of those columns."""
+
+
 class ConfigError(LogsparseError):
     """A setting breaks a rule."""
 

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from logsparse.data.columns import ID, TIME, Columns, ColumnSpec, validate_columns
 from logsparse.data.frame import Data, join_future, to_panel
 from logsparse.data.grid import to_native
+from logsparse.data.later import NewSeries, add_new, find_new, read_like, refuse_new
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.series_index import check_columns, pack_panel, unpack_panel
 from logsparse.data.times import When, clock_time, stamps
-from logsparse.errors import ConfigError, DataError, NotFittedError, StepUnknownError, a_path, shown, suggest, whole
+from logsparse.errors import ConfigError, DataError, NotFittedError, a_path, shown, suggest, whole
 from logsparse.params import LEVELS, Levels, Parameters, check_levels
 from logsparse.process import refuse_forked
 
@@ -270,7 +271,8 @@ class Forecaster(Parameters, ABC):
         until
             Time of the last step to use; each series' end if left out.
         **columns
-            Which columns mean what: `id_col`, `time_col`, `target_col`, `freq`, `covariates`, `static`.
+            Which columns mean what: `id_col`, `time_col`, `target_col`, `freq`, `covariates`, `past_covariates`,
+            `static`.
 
         Returns
         -------
@@ -300,7 +302,8 @@ class Forecaster(Parameters, ABC):
         quantiles
             Levels between 0 and 1; 0.1, 0.2, ... 0.9 if left out.
         future
-            Values of the covariates in the steps to forecast.
+            Values of the covariates in the steps to forecast. A series that is only here, with its static columns,
+            is forecast without a history by a model that was trained for it (see `LogSparse`).
 
         Returns
         -------
@@ -337,19 +340,7 @@ class Forecaster(Parameters, ABC):
         """Return the data as a panel, read as the fitted ones were; None: the fitted panel."""
         if not hasattr(self, "panel_"):
             raise NotFittedError(self)
-        try:
-            panel = self.panel_ if data is None else to_panel(data, **self.columns_)
-        except StepUnknownError:
-            # A history of single values does not show its step; it can only be the fitted one.
-            assumed: Columns = {**self.columns_, "freq": str(self.panel_.freq)}
-            panel = to_panel(data, **assumed)  # type: ignore[arg-type]
-        if panel.freq != self.panel_.freq:
-            raise DataError(
-                "New data must have the step that was fitted.",
-                got=f"steps of {panel.freq} after {self.panel_.freq}",
-                hint="resample it, or fit again; freq= at fit() holds for later histories too.",
-            )
-        return panel
+        return self.panel_ if data is None else read_like(data, self.panel_, self.columns_)
 
     def save(self, path: str | Path, *, history: bool = True) -> None:
         """Write the fitted model as a folder that `logsparse.load` reads on any machine.
@@ -427,15 +418,23 @@ class Forecaster(Parameters, ABC):
                 got="no history",
                 hint="predict(frame) with the last steps of each series, or save(history=True).",
             )
-        if future is not None and not panel.covariates:
+        new = None if future is None else find_new(panel, self.learned_until(), future, **self.columns_)
+        if new is not None:
+            self._check_new(new)
+            panel = add_new(panel, new, self.horizon)
+        if future is not None and not panel.ahead and new is None:
             raise ConfigError(
                 "Future values are for covariates named at fit.",
                 got="future=, and no covariates",
                 hint="fit(frame, covariates=[...]) first, or leave future= out.",
             )
-        if panel.covariates:
+        if panel.ahead:
             panel = join_future(panel, future, self.horizon, **self.columns_)
         return panel
+
+    def _check_new(self, new: NewSeries) -> None:
+        """Raise for series without a history; a forecaster that is trained on such series overrides this."""
+        refuse_new(new, f"{type(self).__name__} must be given the history of every series.")
 
     def diagnostics(self) -> Diagnostics:
         """Return the settings; a forecaster that is trained adds its losses and a picture of its attention."""

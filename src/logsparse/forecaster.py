@@ -19,6 +19,7 @@ from logsparse.data.calendar import Freq
 from logsparse.data.columns import Columns
 from logsparse.data.features import Features
 from logsparse.data.frame import Data, to_panel
+from logsparse.data.later import NewSeries, refuse_new
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.sampler import Pairs
 from logsparse.data.series_index import SeriesIndex
@@ -161,7 +162,8 @@ class LogSparse(Forecaster):
         validation
             Other series to validate with; the last part of each series if left out.
         **columns
-            Which columns mean what: `id_col`, `time_col`, `target_col`, `freq`, `covariates`, `static`.
+            Which columns mean what: `id_col`, `time_col`, `target_col`, `freq`, `covariates`, `past_covariates`,
+            `static`.
 
         Returns
         -------
@@ -306,6 +308,13 @@ class LogSparse(Forecaster):
     def _remembered(self) -> int:
         return self.config_.context + looks_back(self.config_)
 
+    def _check_new(self, new: NewSeries) -> None:
+        if self.config_.model.hidden_history == 0:
+            described = bool(self.series_index_.categories or self.features_.covariates)
+            refuse_new(
+                new, "The model must be trained on hidden histories (model.hidden_history).", described=described
+            )
+
     def settings(self) -> dict[str, Any]:
         """Return the parameters as plain JSON."""
         config = None if self.config is None else json.loads(json.dumps(self.config.to_dict()))
@@ -359,7 +368,7 @@ class LogSparse(Forecaster):
         if not hasattr(self, "panel_"):
             return super().diagnostics()
         config = json.loads(json.dumps(self.config_.to_dict()))
-        seen = not np.isnan(self.panel_.values).all() and not self.panel_.covariates
+        seen = not np.isnan(self.panel_.values).all() and not self.panel_.ahead
         picture = self.attention().plot() if seen and isinstance(self.network_, Transformer) else None
         return Diagnostics({**self.settings(), "config": config}, self.history_.rows, picture)
 

@@ -48,6 +48,7 @@ def fit(
     ] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     covariates: Annotated[str | None, typer.Option(help="columns whose future values are known: a,b")] = None,
+    past_covariates: Annotated[str | None, typer.Option(help="columns known for the past only: a,b")] = None,
     static: Annotated[str | None, typer.Option(help="columns with one category per series: a,b")] = None,
     id_col: IdCol = None,
     time_col: TimeCol = None,
@@ -83,6 +84,7 @@ def fit(
         target_col=target_col,
         freq=freq,
         covariates=listed(covariates),
+        past_covariates=listed(past_covariates),
         static=listed(static),
     )
     try:
@@ -142,7 +144,8 @@ def _plan_rows(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
         ("lags", ", ".join(map(str, model.lags))),
         ("profiles", ", ".join(model.profiles)),
         ("features", ", ".join(plan.features) or "none"),
-        ("covariates", ", ".join(panel.covariates)),
+        ("covariates", ", ".join(panel.ahead)),
+        ("past covariates", ", ".join(panel.past)),
         ("static", ", ".join(panel.static)),
         ("scale", model.scale),
         ("likelihood", model.likelihood),

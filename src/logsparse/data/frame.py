@@ -40,6 +40,7 @@ from logsparse.data.grid import (
     number_series,
     place_on_grid,
     read_category,
+    read_covariate,
     read_numbers,
     scan_native,
 )
@@ -77,7 +78,9 @@ def to_panel(data: Data, **columns: Unpack[Columns]) -> Panel:
     freq : str, int, timedelta or pandas offset, optional
         The step between two times, such as "15min", "D", "ME", or 1 for integer times. Default: inferred.
     covariates : list of str, optional
-        Columns of numbers that are known in the future.
+        Columns of numbers or words that are known in the future.
+    past_covariates : list of str, optional
+        Columns of numbers or words that are known up to the cutoff only.
     static : list of str, optional
         Columns of one category per series (long tables only).
 
@@ -118,7 +121,7 @@ def to_panel(data: Data, **columns: Unpack[Columns]) -> Panel:
     time_col = _wide_time_column(table, spec)
     if time_col is None:
         require(list(schema_of(table)), spec.used)
-        extra = BYTES_PER_EXTRA_CELL * (len(spec.covariates) + len(spec.static))
+        extra = BYTES_PER_EXTRA_CELL * (len(spec.timed) + len(spec.static))
         check_memory(height * (BYTES_PER_LONG_ROW + extra), f"{height} rows")
         return _from_long(collect(table, spec.used), spec, library)
     log.info("recognised a wide table: time column %r, one column per series", time_col)
@@ -159,7 +162,7 @@ def time_column(table: pl.LazyFrame, spec: ColumnSpec) -> str | None:
 
 def _wide_time_column(table: pl.LazyFrame, spec: ColumnSpec) -> str | None:
     """Return the time column of a wide table, or None for a long table."""
-    schema, wanted = schema_of(table), [*spec.covariates, *spec.static]
+    schema, wanted = schema_of(table), [*spec.timed, *spec.static]
     single = {spec.time_col, spec.target_col, *wanted} == set(schema)
     if spec.id_col in schema or (spec.target_col in schema and not single) or spec.static:
         return None
@@ -167,7 +170,7 @@ def _wide_time_column(table: pl.LazyFrame, spec: ColumnSpec) -> str | None:
     rest = {name: kind for name, kind in schema.items() if name not in (time_col, *wanted)}
     if time_col is None or not any(kind.is_numeric() for kind in rest.values()):
         return None
-    require(list(schema), spec.covariates)
+    require(list(schema), spec.timed)
     others = [name for name, kind in rest.items() if not (kind.is_numeric() or kind == pl.Null)]
     if others:
         raise DataError(
@@ -185,55 +188,59 @@ def _from_long(table: pl.DataFrame, spec: ColumnSpec, library: Library) -> Panel
     begins = rows.begins
     steps = freq.steps(rows.times[begins][rows.codes], rows.times)
     lengths = steps[np.append(begins[1:], rows.times.size) - 1] + 1
-    check_size(rows, freq, lengths, 1 + len(spec.covariates))
+    check_size(rows, freq, lengths, 1 + len(spec.timed))
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     cells = indptr[rows.codes] + steps
 
-    def spread(name: str) -> Floats:
+    def spread(numbers: Floats) -> Floats:
         flat = np.full(indptr[-1], np.nan, np.float32)
-        flat[cells] = read_numbers(table[name], rows, freq)
+        flat[cells] = numbers
         return flat
 
+    read = {name: read_covariate(table[name], rows, freq) for name in spec.timed}
     panel = Panel(
-        values=spread(spec.target_col),
+        values=spread(read_numbers(table[spec.target_col], rows, freq)),
         indptr=indptr,
         lengths=lengths,
         ids=ids,
         starts=rows.times[begins],
         freq=freq,
-        covariates={name: spread(name) for name in spec.covariates},
+        covariates={name: spread(numbers) for name, (numbers, _) in read.items()},
         static={name: read_category(table[name], rows) for name in spec.static},
         origin=Origin(library, "long", *origin),
+        past=tuple(spec.past_covariates),
+        words={name: words for name, (_, words) in read.items() if words},
     )
     return _trim_leading_gaps(panel)
 
 
 def _from_wide(table: pl.LazyFrame, spec: ColumnSpec, time_col: str, library: Library) -> Panel:
-    names = [name for name in schema_of(table) if name not in (time_col, *spec.covariates)]
+    names = [name for name in schema_of(table) if name not in (time_col, *spec.timed)]
     # Times are read together with the first columns: a separate read would double the cost.
     first = collect(table, [time_col, *names[:_COLUMNS_AT_ONCE]])
     stamps = first.drop_in_place(time_col)
     rows, freq, origin = place_on_grid((), np.zeros(len(stamps), np.int64), stamps, spec.freq)
     cells = freq.steps(np.full_like(rows.times, rows.times[0]), rows.times)
     length = int(cells[-1]) + 1
-    check_size(rows, freq, np.array([length]), len(names) + len(spec.covariates))
+    check_size(rows, freq, np.array([length]), len(names) + len(spec.timed))
     in_order = length == len(stamps) and bool((rows.order[1:] > rows.order[:-1]).all())
 
-    def spread(column: pl.Series, into: Floats) -> None:
-        named = replace(rows, ids=(column.name,))
-        numbers = read_numbers(column, named, freq, in_order=in_order)
+    def spread(numbers: Floats, into: Floats) -> None:
         if in_order:
             into[:] = numbers
         else:
             into[:] = np.nan
             into[cells] = numbers
 
-    shared = {name: np.empty(length, np.float32) for name in spec.covariates}
+    shared, words = {name: np.empty(length, np.float32) for name in spec.timed}, {}
     for name, into in shared.items():
-        spread(collect(table, [name])[name], into)
+        numbers, words[name] = read_covariate(
+            collect(table, [name])[name], replace(rows, ids=(name,)), freq, in_order=in_order
+        )
+        spread(numbers, into)
     values_SL = np.empty((len(names), length), np.float32)
     for column, into in zip(chain(first, _columns(table, names[_COLUMNS_AT_ONCE:])), values_SL, strict=True):
-        spread(column, into)
+        spread(read_numbers(column, replace(rows, ids=(column.name,)), freq, in_order=in_order), into)
     panel = Panel(
         values=values_SL.reshape(-1),
         indptr=np.arange(len(names) + 1) * length,
@@ -243,6 +250,8 @@ def _from_wide(table: pl.LazyFrame, spec: ColumnSpec, time_col: str, library: Li
         freq=freq,
         covariates={name: np.tile(into, len(names)) for name, into in shared.items()},
         origin=Origin(library, "wide", *origin),
+        past=tuple(spec.past_covariates),
+        words={name: found for name, found in words.items() if found},
     )
     return _trim_leading_gaps(panel)
 
@@ -307,12 +316,12 @@ def join_future(panel: Panel, future: Data | None, horizon: int, **columns: Unpa
     """
     if future is None and (panel.stored >= panel.lengths + horizon).all():
         return panel
-    names = list(panel.covariates)
+    names = list(panel.ahead)
     if future is None:
         raise DataError(
             f"The covariates {', '.join(names)} must be known for the {horizon} steps to forecast.",
             got="no future values",
-            hint="pass them with predict(future=frame); leave out covariates that are known only for the past.",
+            hint="pass them with predict(future=frame); those known only for the past are fit(past_covariates=[...]).",
         )
     spec = ColumnSpec.of(columns)
     lazy, _ = scan_native(future, ids=spec.id_col, needed=[spec.id_col, spec.time_col, *names])
@@ -328,15 +337,25 @@ def join_future(panel: Panel, future: Data | None, horizon: int, **columns: Unpa
     rows = Rows(panel.ids, known.row, known.series, panel.freq.add(panel.ends()[known.series], known.ahead + 1))
     cells = indptr[known.series] + panel.lengths[known.series] + known.ahead
 
-    def extend(name: str | None) -> Floats:
+    def extend(old: Floats, ahead: Floats | None = None) -> Floats:
         flat = np.full(indptr[-1], np.nan, np.float32)
-        flat[seen] = (panel.values if name is None else panel.covariates[name])[source]
-        if name is not None:
-            flat[cells] = read_numbers(table[name], rows, panel.freq)
+        flat[seen] = old[source]
+        if ahead is not None:
+            flat[cells] = ahead
         return flat
 
-    longer = replace(panel, values=extend(None), indptr=indptr, covariates={name: extend(name) for name in names})
-    _refuse_short(longer, horizon)
+    read = {n: read_covariate(table[n], rows, panel.freq, words=panel.words.get(n, ())) for n in names}
+    for name, (_, words) in read.items():
+        if words and name not in panel.words:  # refuses, and names the first text
+            read_numbers(table[name], rows, panel.freq)
+    longer = replace(
+        panel,
+        values=extend(panel.values),
+        indptr=indptr,
+        covariates={n: extend(old, read[n][0] if n in read else None) for n, old in panel.covariates.items()},
+        words={n: read[n][1] if n in read else words for n, words in panel.words.items()},
+    )
+    _refuse_unknown(longer, names, rows, horizon)
     return longer
 
 
@@ -383,9 +402,17 @@ def _number(panel: Panel, table: pl.DataFrame, id_col: str) -> Ints:
     return np.asarray(numbers[codes])
 
 
-def _refuse_short(panel: Panel, horizon: int) -> None:
-    for name, flat in panel.covariates.items():
-        unknown = np.isnan(flat[panel.indptr[1:, None] - horizon + np.arange(horizon)])
+def _refuse_unknown(panel: Panel, names: list[str], given: Rows, horizon: int) -> None:
+    """Raise for the first covariate that is not known over the horizon; `given` are the rows of the future frame."""
+    for name in names:
+        unknown = np.isnan(panel.covariates[name][panel.indptr[1:, None] - horizon + np.arange(horizon)])
+        ahead = panel.freq.steps(panel.starts[given.codes], given.times) - panel.lengths[given.codes]
+        if (empty := unknown[given.codes, ahead]).any():
+            raise DataError(
+                f"The covariate {name!r} must be known for all {horizon} steps to forecast.",
+                got=f"no value {given.first(empty, panel.freq)}",
+                hint="fill in that value; if it is known only for the past, fit with past_covariates=[...].",
+            )
         if unknown.any():
             short = int(np.argmax(unknown.any(axis=1)))
             raise DataError(

@@ -1,7 +1,8 @@
 """(Panel, series, forecast starts) -> Batch of tensors. The only place where numpy becomes torch.
 
 The forecast start is always at position `context`. Only visible values are read: if the forecast starts at the cutoff
-(`start = panel.lengths[series]`), the horizon has features, but no observed values.
+(`start = panel.lengths[series]`), the horizon has features, but no observed values. A window without any history, of a
+series that begins at its forecast start or whose history is hidden, is all padding before that.
 """
 
 from __future__ import annotations
@@ -115,13 +116,18 @@ class Windows:
         self.lags, self.profiles = tuple(lags), tuple(profiles)
         self._buffers = self._allocate(0)
 
-    def __call__(self, series_B: Ints, start_B: Ints) -> Batch:
-        """Return the windows with these series and forecast starts."""
+    def __call__(self, series_B: Ints, start_B: Ints, hidden_B: NDArray[np.bool_] | None = None) -> Batch:
+        """Return the windows with these series and forecast starts; those marked as hidden without their history."""
+        new_B = start_B == 0 if hidden_B is None else hidden_B | (start_B == 0)
         batch = self._buffer(len(series_B))
         length, before = self.context + self.horizon, reach(self.lags, self.profiles, self.horizon)
         values_BE, observed_BE = self._gather(series_B, start_B - self.context - before, length + before)
         history = slice(before, before + self.context)
         centre_B, scale_B = self.scaling(values_BE[:, history], observed_BE[:, history], series_B, start_B)
+        if new_B.any():
+            values_BE[new_B, : before + self.context] = 0
+            observed_BE[new_B, : before + self.context] = False
+            centre_B[new_B], scale_B[new_B] = self.scaling.typical(series_B[new_B])
         batch.centre_B.numpy()[:], batch.scale_B.numpy()[:] = centre_B, scale_B
         np.subtract(values_BE, centre_B[:, None], out=values_BE, where=observed_BE, casting="same_kind")
         batch.values_BL.numpy()[:] = values_BE[:, before:]
@@ -140,8 +146,15 @@ class Windows:
         batch.padding_B.numpy()[:] = np.maximum(self.context - start_B, 0)
         step_BL = (start_B - self.context)[:, None] + np.arange(length)
         self.features(self.panel, series_B, step_BL, batch.features_BLF.numpy())
+        if self.features.past:
+            known_B = (np.where(new_B, start_B, 0), start_B)
+            self.features.read_past(self.panel, series_B, step_BL, known_B, batch.features_BLF.numpy())
         if (start_B < self.context).any():
             batch.features_BLF.numpy()[step_BL < 0] = 0
+        if new_B.any():
+            batch.series_B.numpy()[new_B] = -1
+            batch.padding_B.numpy()[new_B] = self.context
+            self.features.restart_age(batch.features_BLF.numpy(), new_B, self.context)
         return batch
 
     def _gather(self, series_B: Ints, first_B: Ints, size: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
@@ -155,9 +168,9 @@ class Windows:
         else:
             step_BE = first_B[:, None] + np.arange(size)
             # Clipped to the visible part, so that no value after the cutoff is read.
-            near_BE = np.clip(step_BE, 0, length_B[:, None] - 1)
+            near_BE = np.clip(step_BE, 0, np.maximum(length_B - 1, 0)[:, None])
             values_BE = self.panel.values[begin_B[:, None] + near_BE]
-            observed_BE = (near_BE == step_BE) & ~np.isnan(values_BE)
+            observed_BE = (near_BE == step_BE) & (step_BE < length_B[:, None]) & ~np.isnan(values_BE)
         np.copyto(values_BE, 0, where=~observed_BE)
         return values_BE, observed_BE
 

@@ -56,7 +56,8 @@ def backtest(
     season
         Steps of a season for the last two columns; from the frequency if left out.
     **columns
-        Which columns mean what: `id_col`, `time_col`, `target_col`, `freq`, `covariates`, `static`.
+        Which columns mean what: `id_col`, `time_col`, `target_col`, `freq`, `covariates`, `past_covariates`,
+        `static`.
 
     Returns
     -------
