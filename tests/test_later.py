@@ -57,8 +57,14 @@ OLD, NEW = items("old", 6, 0), items("new", 4, 1)
 
 @pytest.fixture(scope="module")
 def trained() -> ls.LogSparse:
-    course = {"steps_per_epoch": 250, "batch": 32, "lr": 5e-3, "schedule": "one-cycle", "optimiser": "adamw"}
-    rest = {"loss_on": "both", "weighted": False, "validate_every": 50}
+    course: dict[str, Any] = {
+        "steps_per_epoch": 250,
+        "batch": 32,
+        "lr": 5e-3,
+        "schedule": "one-cycle",
+        "optimiser": "adamw",
+    }
+    rest: dict[str, Any] = {"loss_on": "both", "weighted": False, "validate_every": 50}
     return model(**course, **rest).fit(past(OLD), covariates=["promo"], static=["kind"])
 
 
@@ -191,7 +197,7 @@ def test_models_that_cannot_forecast_a_new_series_refuse_it_by_name() -> None:
     with pytest.raises(ls.DataError, match=re.escape(rule)):
         naive.predict(future=ahead(pl.concat([OLD, NEW])).drop("y"))
     plain = model()
-    plain.config = replace(plain.config, model=replace(plain.config.model, hidden_history=0.0))  # type: ignore[type-var, arg-type, union-attr]
+    plain.config = replace(plain.config, model=replace(plain.config.model, hidden_history=0.0))  # type: ignore[type-var, union-attr]
     rule = (
         "The model must be trained on hidden histories (model.hidden_history). Got series 'new' in future= only, and a "
         "model without static columns and covariates. Hint: fit LogSparse with static=[...], or set "
