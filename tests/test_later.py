@@ -220,6 +220,18 @@ def test_new_data_without_columns_of_the_fit_are_told_which_those_were(trained: 
         trained.predict(past(OLD).drop("y"))
 
 
+def test_future_values_without_a_covariate_are_told_which_there_were(trained: ls.LogSparse) -> None:
+    message = "Future values must have the columns that the model was fitted with (covariates: promo). Got no promo."
+    with pytest.raises(ls.DataError, match=re.escape(message)):
+        trained.predict(future=ahead(OLD).drop("y", "promo"))
+
+
+def test_ids_of_another_type_are_not_new_series(quick: ls.LogSparse) -> None:
+    message = "to new ones. Got ids such as 7 for series such as 'old-small-0'. Hint: use ids of the type of the data"
+    with pytest.raises(ls.DataError, match=re.escape(message)):
+        quick.predict(future=pl.DataFrame({"unique_id": [7], "kind": ["large"]}))
+
+
 def test_a_missing_value_of_a_future_covariate_is_named_with_its_series_and_date(trained: ls.LogSparse) -> None:
     hole = (pl.col("unique_id") == "old-large-2") & (pl.col("ds") == pl.lit(DAYS[83]))
     rows = ahead(OLD).drop("y").with_columns(promo=pl.when(hole).then(None).otherwise(pl.col("promo")))

@@ -15,9 +15,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from logsparse.data.columns import ID, TIME, Columns, ColumnSpec, validate_columns
-from logsparse.data.frame import Data, join_future, to_panel
+from logsparse.data.frame import Data, to_panel
 from logsparse.data.grid import to_native
-from logsparse.data.later import NewSeries, add_new, find_new, read_like, refuse_new
+from logsparse.data.later import NewSeries, add_new, find_new, join_like, read_like, refuse_new
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.series_index import check_columns, pack_panel, unpack_panel
 from logsparse.data.times import When, clock_time, stamps
@@ -429,7 +429,7 @@ class Forecaster(Parameters, ABC):
                 hint="fit(frame, covariates=[...]) first, or leave future= out.",
             )
         if panel.ahead:
-            panel = join_future(panel, future, self.horizon, **self.columns_)
+            panel = join_like(panel, future, self.horizon, self.columns_)
         return panel
 
     def _check_new(self, new: NewSeries) -> None:

@@ -400,7 +400,7 @@ def read_covariate(
     text = as_text(column)
     text = text.set(text.str.strip_chars() == "", None)
     found = text.drop_nulls().unique().sort().to_list()
-    every = (*words, *(word for word in found if word not in set(words)))
+    every = tuple(dict.fromkeys((*words, *found)))
     if len(every) > _MOST_WORDS:
         raise DataError(
             f"A text covariate must have at most {_MOST_WORDS} different words.",

@@ -5,7 +5,7 @@ Such a series has no visible step: `lengths` is 0, and `starts` is the first ste
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn, Unpack
 
@@ -15,7 +15,7 @@ import polars as pl
 from logsparse.data.calendar import Ints
 from logsparse.data.columns import Columns, ColumnSpec
 from logsparse.data.files import collect, schema_of
-from logsparse.data.frame import Data, time_column, to_panel
+from logsparse.data.frame import Data, join_future, time_column, to_panel
 from logsparse.data.grid import Rows, number_series, read_category, scan_native
 from logsparse.data.panel import Floats, Panel, SeriesId, Static
 from logsparse.data.times import on_clock
@@ -47,7 +47,9 @@ def read_like(data: Data, fitted: Panel, columns: Columns) -> Panel:
         assumed: Columns = {**columns, "freq": str(fitted.freq)}
         panel = to_panel(data, **assumed)
     except MissingColumnsError as error:
-        raise _unlike_fitted(error, ColumnSpec.of(columns)) from error
+        spec = ColumnSpec.of(columns)
+        roles = {"static": spec.static, "covariates": spec.covariates, "past_covariates": spec.past_covariates}
+        raise _unlike_fitted(error, "New data", roles) from error
     if panel.freq != fitted.freq:
         raise DataError(
             "New data must have the step that was fitted.",
@@ -57,15 +59,22 @@ def read_like(data: Data, fitted: Panel, columns: Columns) -> Panel:
     return panel
 
 
-def _unlike_fitted(error: MissingColumnsError, spec: ColumnSpec) -> DataError:
-    """Return the error for new data without the static columns or covariates of the fitted ones."""
-    roles = {"static": spec.static, "covariates": spec.covariates, "past_covariates": spec.past_covariates}
+def join_like(panel: Panel, future: Data | None, horizon: int, columns: Columns) -> Panel:
+    """Return the panel with the future values of its covariates, read as the fitted ones were."""
+    try:
+        return join_future(panel, future, horizon, **columns)
+    except MissingColumnsError as error:
+        raise _unlike_fitted(error, "Future values", {"covariates": panel.ahead}) from error
+
+
+def _unlike_fitted(error: MissingColumnsError, what: str, roles: Mapping[str, Sequence[str]]) -> DataError:
+    """Return the error for data without some of the columns that the fitted ones have in these roles."""
     missing = [name for names in roles.values() for name in names if name in error.missing]
     if not missing:
         return error
     fitted = "; ".join(f"{role}: {', '.join(names)}" for role, names in roles.items() if names)
     return DataError(
-        f"New data must have the columns that the model was fitted with ({fitted}).",
+        f"{what} must have the columns that the model was fitted with ({fitted}).",
         got=f"no {', '.join(missing)}",
         hint="add what is missing, or fit a model without it.",
     )
@@ -98,6 +107,12 @@ def find_new(panel: Panel, known: Collection[SeriesId], future: Data, **columns:
     ids, codes = number_series(table, spec.id_col)
     there, kinds = {*panel.ids, *known}, {type(name) for name in panel.ids}
     new = [number for number, name in enumerate(ids) if name not in there and type(name) in kinds]
+    if not new and panel.static and not there & set(ids):
+        raise DataError(
+            "Future values must belong to the series to forecast, or to new ones.",
+            got=f"ids such as {ids[0]!r} for series such as {panel.ids[0]!r}" if ids else "no rows",
+            hint="use ids of the type of the data that were fitted.",
+        )
     if not new:
         return None
     place = np.full(len(ids), -1, np.int64)
@@ -173,6 +188,6 @@ def _category(new: NewSeries, name: str, rows: Rows) -> Static:
 
 def _joined(old: Static, new: Static) -> Static:
     """Return the categories of the series of a panel and of new ones."""
-    categories = (*old.categories, *(name for name in new.categories if name not in set(old.categories)))
-    code = np.array([categories.index(name) for name in new.categories], np.int64)
-    return Static(np.concatenate([old.codes, code[new.codes]]), categories)
+    places = {name: place for place, name in enumerate(dict.fromkeys((*old.categories, *new.categories)))}
+    code = np.array([places[name] for name in new.categories], np.int64)
+    return Static(np.concatenate([old.codes, code[new.codes]]), tuple(places))
