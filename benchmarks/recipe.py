@@ -3,7 +3,7 @@
     LOGSPARSE_DATA=folder python benchmarks/recipe.py solar --set model.width=64 --why "wider"
 
 The test span is not used: the scores are of as many rolling windows just before it, and training ends before these.
-`--test` uses the test span; every such use is a numbered row in docs/LOG.md.
+`--test` uses the test span; every such use is numbered and listed in docs/RECIPE.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import polars as pl
 import torch
 
 import logsparse as ls
-from logsparse.commands.settings import Changes
+from logsparse.changes import apply
+from logsparse.commands.settings import read_settings
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
 from logsparse.data.times import clock_time, stamps
@@ -111,7 +112,7 @@ def main() -> None:
     task, span = TASKS[args.task], "test" if args.test else "validation"
     panel = panel_of(task, span)
     history = panel.cut(panel.lengths - task.horizon * task.windows)
-    config = Changes.read(args.changes).apply(recommend(history, task.horizon, args.context))
+    config = apply(recommend(history, task.horizon, args.context), read_settings(args.changes))
     if args.minutes is not None:
         config = replace(config, train=replace(config.train, minutes=args.minutes))
     model = ls.LogSparse(task.horizon, config=config, seed=args.seed, samples=args.samples)

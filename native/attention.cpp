@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "counts.h"
 #include "pages.h"
 #include "problem.h"
 
@@ -236,6 +237,15 @@ static void student_t(int64_t count, const std::array<int64_t, 4>& dense, const 
   chosen.student_t(p);
 }
 
+// Addresses of levels, means, 1 / dispersions and results; bounds: small, lopsided.
+static void counts(int64_t count, const std::array<int64_t, 4>& dense, const std::array<double, 2>& bounds,
+                   int64_t threads) {
+  const auto at = [&](int i) { return reinterpret_cast<double*>(dense[i]); };
+  const CountsProblem p{count, at(0), at(1), at(2), at(3), bounds[0], bounds[1], int(std::max<int64_t>(1, threads))};
+  nb::gil_scoped_release release;
+  find_counts(p);
+}
+
 static void use(const std::string& name) {
   for (const Level& level : available)
     if (name == level.name) {
@@ -269,6 +279,8 @@ NB_MODULE(_native, m) {
         nb::arg("factor"), "Fill out with dropout factors; advances the state of torch's generator.");
   m.def("student_t", &student_t, nb::arg("count"), nb::arg("dense"), nb::arg("polynomials"), nb::arg("bounds"),
         "Fill the third dense address with quantiles at the deviates.");
+  m.def("counts", &counts, nb::arg("count"), nb::arg("dense"), nb::arg("bounds"), nb::arg("threads"),
+        "Fill the fourth dense address with quantiles of counts, -1 where they are not found by summing.");
   m.def(
       "levels",
       [] {

@@ -39,7 +39,7 @@ def two_steps() -> pl.DataFrame:
 
 def mixed_zones() -> pd.DataFrame:
     berlin = timezone(timedelta(hours=1))
-    times = [hour.replace(tzinfo=UTC if i % 2 else berlin) for i, hour in enumerate(HOURS)]
+    times = [hour.replace(tzinfo=None if i % 2 else berlin) for i, hour in enumerate(HOURS)]
     return pd.DataFrame({"unique_id": "a", "ds": pd.Series(times, dtype=object), "y": 1.0})
 
 
@@ -153,25 +153,58 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         "The covariates heat must be known for the 3 steps to forecast. Got no future values. Hint: pass them "
         "with predict(future=frame); those known only for the past are fit(past_covariates=[...]).",
     ),
-    "mixed time zones": (
+    "times with and without an offset": (
         lambda: to_panel(mixed_zones()),
-        "The time column 'ds' must have one time zone. Got 2 zones: +00:00, +01:00. Hint: convert all times to "
-        "one zone first, for example UTC.",
+        "All times in 'ds' must have an offset, or none. Got the offsets +01:00, none. Hint: write the offset of "
+        "every time, such as 2024-01-31T15:00+01:00.",
     ),
-    "mixed time zones in text": (
-        lambda: to_panel(long(ds=[f"{hour.isoformat()}{'Z' if i else '+02:00'}" for i, hour in enumerate(HOURS * 2)])),
-        "The time column 'ds' must have one time zone. Got 2 zones: +02:00, Z. Hint: convert all times to one "
-        "zone first, for example UTC.",
-    ),
-    "another time zone in the future": (
+    "a time zone in the future only": (
         lambda: with_heat().predict(future=future(3).with_columns(pl.col("ds").dt.replace_time_zone("UTC"))),
-        "The time column 'ds' must have one time zone. Got UTC, while the panel has no zone. Hint: convert all "
-        "times to one zone first, for example UTC.",
+        "Times in 'ds' must have no time zone, as those that were fitted. Got times of UTC after times without a "
+        "zone. Hint: convert them to the local time of the fitted data and drop the zone, or fit with tz=, which "
+        "reads both.",
+    ),
+    "a time zone in the fitted data only": (
+        lambda: SeasonalNaive(3).fit(long().with_columns(pl.col("ds").dt.replace_time_zone("UTC"))).predict(long()),
+        "Times in 'ds' must have a time zone, as those that were fitted. Got times without a zone after times of UTC. "
+        "Hint: give them their zone, or fit with tz='UTC', which reads times without a zone as local times.",
+    ),
+    "a time that the clock skips": (
+        lambda: to_panel(hours_from("2024-03-31", 6, "h"), tz="Europe/Berlin"),
+        "Times in 'ds' must exist on the clocks of Europe/Berlin. Got 2024-03-31 02:00:00, which they skip when "
+        "summer time begins. Hint: if this clock never changes, leave tz out or name a zone without summer time, "
+        "such as tz='Etc/GMT-1'.",
+    ),
+    "local times that repeat in autumn": (
+        lambda: to_panel(long(ds=[HOURS[0].replace(month=10, day=27, hour=h) for h in (0, 1, 2, 2, 3, 4)] * 2)),
+        "Each series must have one row per time; 'ds' repeats. Got two rows for series 'a' at 2024-10-27 02:00. Hint: "
+        "local times repeat where the clock went back: name their zone with tz=, such as tz='Europe/Berlin'.",
+    ),
+    "an unknown time zone": (
+        lambda: to_panel(long(), tz="Berlin"),
+        "tz must be the name of a time zone. Got 'Berlin'. Hint: did you mean 'Europe/Berlin'?",
+    ),
+    "a time zone of integers": (
+        lambda: to_panel(long(ds=[*range(6), *range(6)]), tz="UTC"),
+        "A time zone is for dates and datetimes. Got integers such as 0 in 'ds', and tz='UTC'. Hint: leave tz out; "
+        "if they are dates, name their form, such as time_format='%Y%m%d'.",
+    ),
+    "times of another form than time_format": (
+        lambda: to_panel(long(ds=["31.01.2024"] * 12), time_format="%d.%m.%y"),
+        "The times in 'ds' must be written as time_format says. Got the text '31.01.2024' and "
+        "time_format='%d.%m.%y'. Hint: describe the whole text: %d day, %m month, %Y year, %H hour, %M minute, %S "
+        "second, %z offset.",
+    ),
+    "the month where dayfirst expects the day": (
+        lambda: to_panel(long(ds=["01/31/2024"] * 12), dayfirst=True),
+        "The time column 'ds' must hold integers, dates or datetimes. Got the text '01/31/2024'. Hint: "
+        "dayfirst=True reads the day first, dayfirst=False the other, and time_format= any other form.",
     ),
     "unreadable times": (
         lambda: to_panel(long(ds=["yesterday"] * 12)),
         "The time column 'ds' must hold integers, dates or datetimes. Got the text 'yesterday'. "
-        "Hint: write times year first, like 2024-01-31 or 2024-01-31T15:00.",
+        "Hint: write times year first, like 2024-01-31T15:00, or say how they are written: dayfirst=True for "
+        "31.01.2024 15:00, time_format='%m/%d/%Y %H:%M' for any other form.",
     ),
     "times of the wrong type": (
         lambda: to_panel(long(ds=[0.5] * 12)),
@@ -282,12 +315,13 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         lambda: to_panel(long(ds=["01/05/2024"] * 12)),
         "The time column 'ds' must hold integers, dates or datetimes. "
         "Got the text '01/05/2024'. "
-        "Hint: write times year first, like 2024-01-31 or 2024-01-31T15:00.",
+        "Hint: write times year first, like 2024-01-31T15:00, or say how they are written: dayfirst=True for "
+        "31.01.2024 15:00, time_format='%m/%d/%Y %H:%M' for any other form.",
     ),
-    "a csv file across a daylight-saving change": (
+    "days across a daylight-saving change": (
         lambda: to_panel(written(hours_from("2024-03-30", 20, "D", "Europe/Berlin"))),
-        "The time column 'ds' must have one time zone. Got 2 zones: +01:00, +02:00. Hint: convert all times to "
-        "one zone first, for example UTC.",
+        "Days in 'ds' whose offset changes need the name of their time zone. Got the offsets +01:00, +02:00. Hint: "
+        "name it with tz=, such as tz='Europe/Berlin'.",
     ),
     "a value too large": (
         lambda: to_panel(long(y=[1.0] * 7 + [1e300] + [1.0] * 4)),
@@ -421,14 +455,15 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "an unknown keyword": (
         lambda: to_panel(long(), idcol="unique_id"),  # type: ignore[call-arg]
-        "Columns are described by id_col, time_col, target_col, freq, covariates, past_covariates, "
-        "static. Got the unknown keyword 'idcol'. "
+        "Columns are described by id_col, time_col, target_col, freq, covariates, past_covariates, static, tz, "
+        "time_format, dayfirst. "
+        "Got the unknown keyword 'idcol'. "
         "Hint: did you mean 'id_col'?",
     ),
     "duplicate result rows": (
         lambda: score(pl.concat([backtest(SeasonalNaive(horizon=1), long())] * 2)),
         "Results must have one row for each series, time and cutoff. "
         "Got two for series 'a' at 2024-01-01 05:00:00, cutoff 2024-01-01 04:00:00. "
-        "Hint: score one backtest at a time, or drop the doubles.",
+        "Hint: score one backtest at a time, or drop the duplicates.",
     ),
 }

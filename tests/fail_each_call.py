@@ -123,7 +123,7 @@ def _report() -> tuple[Write, Read]:
     # The charts of a page take seconds and touch no file: each page is made once.
     pages: dict[Any, Any] = {}
     make = reporting.page
-    reporting.page = lambda *about: pages.get(about[2]) or pages.setdefault(about[2], make(*about))
+    reporting.page = lambda *about: pages.get(about[3]) or pages.setdefault(about[3], make(*about))
 
     frame = pl.DataFrame({"unique_id": 0, "ds": range(40), "y": [float(step % 7) for step in range(40)]})
     results = backtest(SeasonalNaive(3, season=7), frame, windows=1)

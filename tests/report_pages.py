@@ -69,3 +69,15 @@ def results(series: int = 3, windows: int = 2, horizon: int = 4, **columns: Any)
     )
     gone = [name for name, column in columns.items() if column is None]
     return frame.with_columns(**{name: c for name, c in columns.items() if c is not None}).drop(gone)
+
+
+def models(**frames: pl.DataFrame) -> pl.DataFrame:
+    """Results of several models as one frame."""
+    named = (frame.with_columns(model=pl.lit(name)) for name, frame in frames.items())
+    return pl.concat(named, how="diagonal")
+
+
+def nearer(frame: pl.DataFrame, share: float) -> pl.DataFrame:
+    """The same results with all forecasts moved towards y."""
+    y, forecasts = pl.col("y"), [name for name in frame.columns if name == "mean" or name.startswith("q")]
+    return frame.with_columns((y + (1 - share) * (pl.col(name) - y)).alias(name) for name in forecasts)

@@ -1,4 +1,4 @@
-"""A web server on this machine that breaks off, forgets, changes its mind or has nothing, as it is told."""
+"""A local web server that truncates, redirects, stalls, ignores ranges or fails, as a test asks."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ class Server:
     etag: str | None = '"one"'
     modified: str | None = None
     ranges: bool = True
-    minds_if_range: bool = True
+    honours_if_range: bool = True
     chunked: bool = False
     cuts: list[int] = field(default_factory=list)
-    """How many bytes each answer may have; whole answers afterwards."""
+    """Bytes sent of each of the first responses; later ones are complete."""
     statuses: list[int] = field(default_factory=list)
-    """What to answer instead, while there are any."""
+    """Status codes of the first responses, instead of files."""
     asked: list[dict[str, str]] = field(default_factory=list)
     length: str | None = None
-    """What to say of the length instead of the truth."""
+    """A false Content-Length."""
     moved_to: str | None = None
-    """Where to look instead."""
+    """Target of a redirect."""
     drip: float = 0.0
-    """Seconds between two bytes, if it is to be slow."""
+    """Seconds between two bytes of a slow response."""
     sent: int = 0
     port: int = 0
 
@@ -68,7 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _begin(self) -> int:
         asked, condition = self.headers.get("Range"), self.headers.get("If-Range")
-        stale = self.told.minds_if_range and condition not in (self.told.etag, self.told.modified)
+        stale = self.told.honours_if_range and condition not in (self.told.etag, self.told.modified)
         return 0 if not (self.told.ranges and asked) or stale else int(asked.removeprefix("bytes=").rstrip("-"))
 
     def _answer(self, body: bytes) -> None:
@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_header("Content-Length", told.length or str(len(body)))
             self.end_headers()
-            with suppress(ConnectionError):  # whoever refuses the answer hangs up
+            with suppress(ConnectionError):  # a client that refuses the response hangs up
                 for at in range(0, len(part), 1 if told.drip else len(part)):
                     self.wfile.write(part[at : at + 1] if told.drip else part)
                     time.sleep(told.drip)

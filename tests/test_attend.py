@@ -394,11 +394,11 @@ def test_autocast_changes_neither_the_type_nor_the_numbers(pattern: Pattern) -> 
         (lambda x: attend(anything(None), x, x, full()), "q must be a torch.Tensor. Got NoneType"),
         (
             lambda x: attend(x, x, x.to_sparse(), full()),
-            "v must be a dense tensor that holds numbers. Got torch.sparse",
+            "v must be a dense tensor. Got torch.sparse",
         ),
         (
             lambda x: attend(x.to("meta"), x, x, full()),
-            "q must be a dense tensor that holds numbers. Got a meta tensor",
+            "q, k and v must share one device and one type. Got q torch.float32 on meta",
         ),
         (
             lambda x: attend(x.long(), x.long(), x.long(), full()),
@@ -420,7 +420,7 @@ def test_autocast_changes_neither_the_type_nor_the_numbers(pattern: Pattern) -> 
         (lambda x: attend_step(anything(None), cache_of(x), full(), 0), "q must be a torch.Tensor. Got NoneType"),
         (lambda x: attend_step(x[:, :1], anything(None), full(), 0), "cache must be a StepCache. Got NoneType"),
         (lambda x: attend_step(step_of(x).to_sparse(), cache_of(x), full(), 0), "q must be a dense tensor"),
-        (lambda x: attend_step(step_of(x).to("meta"), cache_of(x), full(), 0), "Got a meta tensor"),
+        (lambda x: attend_step(step_of(x).to("meta"), cache_of(x), full(), 0), "on meta, where"),
         (lambda x: attend_step(step_of(x).long(), cache_of(x), full(), 0), "Got q of torch.int64"),
         (lambda x: attend_step(step_of(x), cache_of(x), anything(None), 0), "pattern must be a Pattern. Got None"),
         (
@@ -455,3 +455,46 @@ def test_the_oracle_sees_the_cells_of_the_pattern_s_mask(pattern: Pattern, lengt
     mask = torch.from_numpy(pattern.mask(length)).double()
     got = dense(q, q, cells, *pattern.cells_of(length), 0.0, None, None)[0, 0]
     torch.testing.assert_close(got, mask / mask.sum(1, keepdim=True))
+
+
+@pytest.mark.parametrize("backend", ["auto", "dense", "shifted"])
+@pytest.mark.parametrize("fewer", [1, 2])
+def test_fewer_heads_of_keys_and_values_serve_groups_of_heads_of_queries(backend: str, fewer: int) -> None:
+    q, k, v = (torch.randn(2, heads, 40, 8, dtype=torch.float64, requires_grad=True) for heads in (4, fewer, fewer))
+    grouped = attend(q, k, v, logsparse(), backend=backend)
+    mask = torch.from_numpy(logsparse().mask(40))
+    torchs = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+    torch.testing.assert_close(grouped, torchs)
+    ours, theirs = (torch.autograd.grad(out.square().sum(), (q, k, v)) for out in (grouped, torchs))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_a_number_of_heads_that_does_not_divide_that_of_queries_is_refused() -> None:
+    q, k = torch.randn(1, 4, 10, 8), torch.randn(1, 3, 10, 8)
+    with pytest.raises(DataError, match=r"k and v may both have fewer heads, if their number divides that of q\."):
+        attend(q, k, k, logsparse())
+
+
+def test_float16_on_a_cpu_is_float32_rounded() -> None:
+    qkv = [torch.randn(2, 2, 70, 8) for _ in range(3)]
+    halves = [x.half() for x in qkv]
+    out = attend(halves[0], halves[1], halves[2], logsparse())
+    assert out.dtype == torch.float16
+    wide = [x.float() for x in halves]
+    torch.testing.assert_close(out.float(), attend(wide[0], wide[1], wide[2], logsparse()), rtol=5e-3, atol=5e-3)
+
+
+def test_a_mask_over_keys_is_refused_with_the_way_to_starts() -> None:
+    x, padding = torch.randn(2, 2, 9, 4), torch.zeros(2, 9, dtype=torch.bool)
+    with pytest.raises(DataError, match=r"Padding after the values needs none, since no row attends to later ones"):
+        attend(x, x, x, logsparse(), starts=padding)
+
+
+@pytest.mark.parametrize("pattern", [full(), logsparse(), logsparse(dense_rows=5)], ids=str)
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_meta_tensors_get_the_shape_of_the_result(pattern: Pattern, dropout: float) -> None:
+    q = torch.empty(2, 4, 50, 8, device="meta", requires_grad=True)
+    v = torch.empty(2, 4, 50, 6, device="meta", dtype=torch.float32)
+    out = attend(q, q, v, pattern, dropout=dropout, starts=torch.zeros(2, dtype=torch.int64, device="meta"))
+    assert (out.shape, out.dtype, out.device.type) == (v.shape, v.dtype, "meta")
+    assert torch.autograd.grad(out.sum(), q)[0].shape == q.shape

@@ -92,7 +92,7 @@ def test_a_fitted_model_is_used_as_it_is_and_refused_on_what_it_has_seen(hourly:
     with pytest.raises(
         DataError,
         match=r"begin after the model's training ended. Got series 'b': trained up to 2024-01-04 23:00; "
-        r"first cutoff 2024-01-02 23:00. Hint: fit with until=... \(`logsparse fit --until`\), or test with refit=True",
+        r"first cutoff 2024-01-02 23:00. Hint: fit with until= an earlier time, or test with refit=True",
     ):
         ls.backtest(spy, hourly, windows=3)
 

@@ -68,13 +68,13 @@ def test_without_a_median_the_mean_is_drawn() -> None:
 
 
 def test_steps_without_a_value_are_gaps_and_errors_begin_at_zero() -> None:
-    axes = steps_chart([1, 2, 3], [1.0, None, 3.0], [2.0, 2.0, 2.0], "model").axes[0]
+    axes = steps_chart([1, 2, 3], {"model": [1.0, None, 3.0]}, [2.0, 2.0, 2.0]).axes[0]
     assert axes.get_ylim()[0] == 0
     assert labels(axes.figure) == ["model", "seasonal naive"]
     assert np.isnan(points(axes.lines[1])).tolist() == [[False, False], [False, True], [False, False]]
 
 
 def test_calibration_is_drawn_against_the_diagonal() -> None:
-    axes = calibration_chart([Level(0.1, 0.2, 0.0), Level(0.9, 0.8, 0.0)]).axes[0]
+    axes = calibration_chart({"observed": [Level(0.1, 0.2, 0.0), Level(0.9, 0.8, 0.0)]}).axes[0]
     assert points(axes.lines[0]) == [[0, 0], [100, 100]]
     assert points(axes.lines[1]) == [[10, 20], [90, 80]]

@@ -89,7 +89,7 @@ def test_backtest_writes_its_results_and_score_reads_them(data: Path, tmp_path: 
             ["backtest", "seasonal-naive", "x.csv", "--horizn", "2"],
             "No such option: --horizn. Hint: did you mean '--horizon'?",
         ),
-        (["check", "x.csv", "--zzz"], "No such option: --zzz. Hint: see `logsparse check --help`."),
+        (["check", "x.csv", "--qqqq"], "No such option: --qqqq. Hint: see `logsparse check --help`."),
         (["score", "x.txt2"], "no such file"),
     ],
 )
@@ -137,7 +137,7 @@ def test_a_mistyped_column_gets_a_suggestion(data: Path) -> None:
 def test_a_result_that_cannot_be_written_leaves_nothing_behind(data: Path, tmp_path: Path) -> None:
     done = logsparse("backtest", "seasonal-naive", data, "--horizon", "24", "-o", tmp_path / "results.xls")
     assert done.returncode == 2
-    assert "Results are written as parquet, csv or feather." in done.stderr
+    assert "Results are written as parquet, csv, feather or json." in done.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == ["hourly.csv"]
 
 
@@ -174,16 +174,45 @@ def test_the_version_is_printed() -> None:
 def test_the_docs_of_the_command_name_every_command_option_and_setting() -> None:
     import typer.main
 
+    from logsparse.changes import dotted
     from logsparse.cli import app
-    from logsparse.commands.settings import settable
 
     text = (Path(__file__).parents[1] / "docs" / "cli.md").read_text()
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     options = {max(option.opts, key=len) for command in commands.values() for option in command.params}
     wanted = [f"`{name} " for name in commands if name != "demo"] + [f"`{name}`" for name in options if name[0] == "-"]
-    assert not [name for name in (*wanted, *(f"| `{name}` |" for name in settable())) if name not in text]
+    assert not [name for name in (*wanted, *(f"| `{name}` |" for name in dotted())) if name not in text]
 
 
 @pytest.mark.parametrize("words", [("check", ""), ("fit", "hours.csv", "--horizon", 6, "-o", ""), ("",)])
 def test_an_empty_argument_is_refused_and_not_taken_for_the_current_folder(words: tuple[object, ...]) -> None:
     assert "No argument of a command may be empty. Got '' as argument" in refusal(*words)
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        ("name its columns with id_col= and target_col=.", "name its columns with --id-col and --target-col."),
+        ("use for example freq='15min' or freq=1.", "use for example --freq 15min or --freq 1."),
+        ("write quantiles=[0.1, 0.5, 0.9].", "write --quantiles 0.1,0.5,0.9."),
+        ("pass them with predict(future=frame).", "pass them with predict --future FILE."),
+        (
+            "fit(frame, covariates=[...]) first, or leave future= out.",
+            "fit --covariates A,B first, or leave --future out.",
+        ),
+        ("set refit=True.", "set --refit."),
+        ("check the path.", "check the path."),
+    ],
+)
+def test_hints_are_in_the_words_of_the_command(hint: str, words: str) -> None:
+    text = "A rule. Got freq='x' in a file. Hint: "
+    assert cli.in_options(text + hint) == text + words
+
+
+def test_a_wrong_file_gets_a_hint_that_the_command_understands(tmp_path: Path) -> None:
+    path = tmp_path / "sales.csv"
+    path.write_text("sku,day,qty\na,2024-01-01,1\na,2024-01-02,2\n")
+    done = logsparse("check", path)
+    assert done.returncode == 2
+    assert "--id-col" in done.stderr
+    assert "id_col=" not in done.stderr

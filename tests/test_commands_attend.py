@@ -29,13 +29,14 @@ def test_the_weights_are_drawn_and_the_largest_printed(place: Path, tmp_path: Pa
     done = logsparse("attend", place / "model", "--series", 8, "--step", 2, "-o", out)
     assert done.code == 0, done.err
     assert out.read_text().startswith("<?xml")
-    assert "Attention(step 2 of 8 over 18 positions, layer 0 of 0 to 0, mean of 2 heads)" in done.err
+    assert "Attention(step 3 of 6, series 8 over 18 positions, layer 1 of 1, mean of 2 heads)" in done.err
     model = ls.load(place / "model")
     assert isinstance(model, ls.LogSparse)
+    assert model.attention(series=8, step=2).caption() in done.err
     top = model.attention(series=8, step=2).table().sort("weight", descending=True).row(0)
     lines = [line.split() for line in done.out.splitlines()]
     assert lines[0] == ["ds", "value", "weight"]
-    assert len(lines) == 11
+    assert len(lines) == 6, "cells outside the pattern have no weight"
     assert lines[1] == [str(top[1]), f"{top[2]:.4f}", f"{top[3]:.4f}"]
 
 
@@ -43,8 +44,10 @@ def test_the_matrix_of_another_history_is_drawn(place: Path, tmp_path: Path) -> 
     out = tmp_path / "matrix.png"
     words = ["--matrix", "--layer", 0, "--head", 1, "-o", out]
     done = logsparse("attend", place / "model", place / "waves.parquet", *words)
-    assert (done.code, done.out) == (0, "")
-    assert "Attention(every position of 7 over 18 positions, layer 0 of 0 to 0, head 1 of 0 to 1)" in done.err
+    assert done.code == 0, done.err
+    assert "Attention(every position, series 7 over 18 positions, layer 1 of 1, head 2 of 2)" in done.err
+    assert "the forecast looks most at " in done.err
+    assert len(done.out.splitlines()) == 11
     assert out.read_bytes().startswith(b"\x89PNG")
 
 

@@ -48,7 +48,7 @@ def test_a_model_is_not_tested_on_its_training_data_unless_it_is_refitted(place:
     words = ["backtest", place / "model", place / "hours.csv", "--windows", 5]
     err = logsparse(*words).err
     assert "A backtest must begin after the model's training ended." in err
-    assert "Hint: fit with until=... (`logsparse fit --until`), or test with refit=True (--refit)." in err
+    assert "Hint: fit with --until an earlier time, or test with --refit." in err
     assert logsparse(*words, "--refit", "--minutes", 5).code == 0
 
 

@@ -44,6 +44,7 @@ def test_the_settings_are_printed_before_and_the_result_after() -> None:
     assert (printed["features"], printed["likelihood"]) == ("weekday, hour", "student-t")
     assert printed["attention"] == "logsparse(base=2), 1 layers, 2 heads, kernel 2"
     assert (printed["training"], printed["ended"]) == ("4 steps of 4 windows", "all steps taken")
+    assert printed["steps"] == "4 of 4"
     model = ls.load("model")
     assert isinstance(model, ls.LogSparse)
     assert printed["parameters"] == f"{sum(weight.numel() for weight in model.network_.parameters()):,}"
@@ -64,13 +65,14 @@ def test_the_horizon_alone_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
 
     def fit(self: ls.LogSparse, *_: Any, **options: Any) -> None:
-        given.update(config=self.config, horizon=self.horizon, **options)
+        given.update(self.get_params(), **options)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ls.LogSparse, "fit", fit)
     assert logsparse("fit", "hours.csv", "--horizon", 6).code == 130
     # Without a preset or --set the model chooses its settings itself.
-    assert given == {"config": None, "horizon": 6, "folder": Path("model.training")}
+    usual = ls.LogSparse(6).get_params()
+    assert given == {**usual, "folder": Path("model.training")}
 
 
 def test_a_preset_brings_its_settings_and_options_win_over_it() -> None:
@@ -97,7 +99,7 @@ def test_columns_and_the_end_of_training_are_remembered(hourly: pl.DataFrame) ->
     assert model.columns_.get("id_col") == "name"
     assert str(model.panel_.freq.show(int(model.panel_.ends().max()))) == "2024-01-05 12:00"
     assert logsparse("backtest", "model", "named.parquet", "-o", "r.parquet").code == 0
-    assert pl.read_parquet("r.parquet")["ds"].max() == hourly["ds"].max()
+    assert pl.read_parquet("r.parquet")["at"].max() == hourly["ds"].max()
 
 
 def test_a_training_that_was_killed_resumes_bit_for_bit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,6 +203,61 @@ def test_a_signal_before_the_training_saves_nothing_and_says_so() -> None:
         _, err = running.communicate(timeout=60)
     assert running.returncode == 130, err
     assert err == "nothing was saved in model: the command was stopped before training started.\nlogsparse: stopped.\n"
+
+
+def test_hardly_any_training_is_said_and_shown_by_the_exit_code_and_again_by_predict() -> None:
+    words = ["fit", "hours.csv", "--horizon", "6", *QUICK, "--set", "train.epochs=100"]
+    command = [sys.executable, "-m", "logsparse", *words]
+    done = subprocess.run([*command, "--minutes", "1e-9"], capture_output=True, text=True, check=False, timeout=300)
+    said = "Training took 1 of 200 planned steps (time limit of 1e-09 minutes reached): forecasts may be poor"
+    assert (done.returncode, done.stderr.count(said)) == (4, 1), done.stderr
+    assert "steps       1 of 200\n" in done.stdout
+    assert not Path("model.training").exists()
+    again = logsparse("predict", "model")
+    assert (again.code, again.err.count(f"model: {said}")) == (0, 1), again.err
+
+
+def test_steps_plan_a_short_training_which_is_a_whole_one() -> None:
+    done = logsparse("fit", "hours.csv", "--horizon", 6, *QUICK, "--steps", 3)
+    assert (done.code, "planned" in done.err) == (0, False), done.err
+    assert "3 steps of 4 windows" in done.out
+    model = ls.load("model")
+    assert isinstance(model, ls.LogSparse)
+    assert (model.history_.steps, model.steps, model.get_params()["layers"]) == (3, 3, 1)
+    assert "Training" not in logsparse("predict", "model").err
+    assert logsparse("fit", "hours.csv", "--horizon", 6, *QUICK, "--steps", 3, "--set", "train.steps=9").code == 0
+    again = ls.load("model")
+    assert isinstance(again, ls.LogSparse)
+    assert again.history_.planned == 3
+
+
+def test_a_model_is_trained_further_on_other_data(hourly: pl.DataFrame) -> None:
+    assert logsparse("fit", "hours.csv", "--horizon", 6, *QUICK).code == 0
+    before = weights("model")
+    hourly.with_columns(pl.lit("new").alias("unique_id")).unique("ds").sort("ds").write_csv("next.csv")
+    words = ["fit", "next.csv", "--from", "model", "--steps", 2]
+    done = logsparse(*words, "-o", "newer", "--set", "train.lr=0.01")
+    assert (done.code, "steps       2 of 2" in done.out) == (0, True), done.err
+    assert same(weights("model"), before)
+    assert not same(weights("newer"), before)
+    newer = ls.load("newer")
+    assert newer.panel_.ids == ("new",)
+    assert newer.horizon == 6
+    # In place, with the learning rate of fine-tuning.
+    assert logsparse(*words, "-o", "model").code == 0
+    assert not same(weights("model"), before)
+    assert not same(weights("model"), weights("newer"))
+    assert sorted(path.name for path in Path().iterdir()) == ["hours.csv", "model", "newer", "next.csv"]
+
+
+def test_what_a_model_knows_already_is_not_given_when_it_is_trained_further(hourly: pl.DataFrame) -> None:
+    ls.SeasonalNaive(6).fit(hourly).save("naive")
+    words = ["fit", "hours.csv", "--from", "naive", "-o", "newer"]
+    text = "keeps its horizon, columns and settings. Got --from naive and --horizon, --id-col, --set layers. Hint: "
+    assert text in refusal(*words, "--horizon", 6, "--id-col", "name", "--set", "model.layers=2")
+    assert "Only a model with a network can be trained further. Got SeasonalNaive in naive." in refusal(*words)
+    assert "nowhere must be the folder of a saved logsparse model" in refusal("fit", "hours.csv", "--from", "nowhere")
+    assert not Path("newer").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

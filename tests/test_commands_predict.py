@@ -133,7 +133,7 @@ def test_a_new_item_is_forecast_from_its_kind_and_visitors_need_no_future(place:
         (["naive", "--samples", 9], "Got samples=9. Hint: leave it out."),
         (["model", "--future", "future.csv"], "Future values are for covariates named at fit."),
         (["model", "no.csv"], "no.csv: no such file"),
-        (["model", "-o", "x.xls"], "Results are written as parquet, csv or feather."),
+        (["model", "-o", "x.xls"], "Results are written as parquet, csv, feather or json."),
         (["model", "-o", "/proc/x.csv"], "The result must be writable."),
     ],
 )

@@ -124,8 +124,11 @@ def test_settings_that_differ_from_those_recorded_are_refused_before_a_training(
     (run, *_), identity = synthetic.runs(1, ["deepar-20"]), Identity({"context": 24}, "abc")
     record(tmp_path, run, identity, facts)
     message = refusal("reproduce", "synthetic", "--model", "deepar-20", "-o", tmp_path)
-    assert f"synthetic, t0=24, deepar-20, seed 0 must agree in all but the seed with the rows of {tmp_path}" in message
-    assert "and abc in the row of seed 0. Hint: keep other settings or data apart with -o ANOTHER" in message
+    assert (
+        f"synthetic, t0=24, deepar-20, seed 0 must have the config and data of the rows of its cell in {tmp_path}"
+        in message
+    )
+    assert "and abc in the row of seed 0. Hint: record other settings or data in another folder" in message
 
 
 def test_the_claim_of_a_killed_process_ends_with_it(tmp_path: Path) -> None:
@@ -185,7 +188,7 @@ def test_unreadable_results_are_reported_once_and_the_other_tables_are_shown(
     (tmp_path / "kernels.csv").write_text("a,b\n")
     done = logsparse("reproduce", "--show", "-o", tmp_path)
     assert done.code == 2
-    assert done.err.count("kernels.csv must hold whole rows of") == 1
+    assert done.err.count("kernels.csv must hold complete rows of") == 1
     assert "0.1234/0.0500" in done.out
 
 
@@ -195,10 +198,10 @@ def test_nothing_recorded_is_said_so_and_what_to_do_about_it(tmp_path: Path, mon
     assert done.code == 0
     assert "main: nothing is recorded" in done.err
     lines = done.out.splitlines()
-    assert "the data are not here" in next(line for line in lines if line.startswith("traffic-c "))
+    assert "no data" in next(line for line in lines if line.startswith("traffic-c "))
     matching = next(line for line in lines if "Figure 1," in line)
     assert f"2 of 2 runs still to do: `logsparse reproduce matching -o {tmp_path}`" in matching
-    assert "the data are not here" in next(line for line in lines if "Figure 5," in line)
+    assert "no data" in next(line for line in lines if "Figure 5," in line)
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
@@ -222,7 +225,7 @@ def test_a_table_of_the_paper_is_run_and_shown_beside_it(tmp_path: Path) -> None
     paper = next(line for line in done.out.splitlines() if "solar" in line and " paper " in line)
     assert "0.210/0.082" in paper
     assert "not run yet" in paper
-    assert "the data are not here" in next(line for line in done.out.splitlines() if line.startswith("wind"))
+    assert "no data" in next(line for line in done.out.splitlines() if line.startswith("wind"))
 
 
 @pytest.mark.parametrize(
@@ -274,7 +277,7 @@ def test_what_is_no_folder_of_results_is_refused(how: list[str], tmp_path: Path)
     assert f"{rule} {file}, which is a file." in refusal("reproduce", "synthetic", *how, "-o", file)
     (tmp_path / "synthetic.csv").mkdir()
     message = refusal("reproduce", "synthetic", *how, "-o", tmp_path)
-    assert f"{tmp_path / 'synthetic.csv'} must hold whole rows of" in message
+    assert f"{tmp_path / 'synthetic.csv'} must hold complete rows of" in message
     assert "Got content that cannot be read (Is a directory)." in message
 
 

@@ -284,6 +284,7 @@ NUMPY: dict[str, Any] = {
     "samples": np.uint8(20),
     "context": np.int16(14),
     "minutes": np.float32(5),
+    "steps": np.uint8(3),
     "device": np.str_("cpu"),
     "verbose": np.False_,
     "season": np.uint8(7),
@@ -375,6 +376,24 @@ def test_what_was_saved_and_loaded_is_as_it_was(
         assert_frame_equal(loaded.predict(other), fitted.predict(other), check_exact=True)
 
 
+def test_a_shorter_horizon_gives_the_first_steps_of_the_same_forecast(fitted: Forecaster, tmp_path: Path) -> None:
+    whole = fitted.predict()
+    first = whole.group_by("unique_id", maintain_order=True).head(4)
+    assert_frame_equal(fitted.predict(horizon=4), first, check_exact=True)
+    forecast = fitted.forecast(horizon=4)
+    np.testing.assert_array_equal(forecast.mean, fitted.forecast().mean[:, :4])
+    assert forecast.samples is None or forecast.samples.shape[2] == 4
+    with pytest.raises(ConfigError, match=r"at most the 9 steps that the model was fitted for. Got a horizon of 10. "):
+        fitted.predict(horizon=10)
+    with pytest.raises(ConfigError, match=r"^horizon must be at least 1. Got 0"):
+        fitted.forecast(horizon=0)
+    fitted.save(tmp_path / "model")
+    asked = ["predict", str(tmp_path / "model"), "--horizon", "4", "-o", str(tmp_path / "out.parquet")]
+    found = CliRunner().invoke(app, asked)
+    assert (found.exit_code, "steps    4, from" in found.output) == (0, True), found.output
+    assert_frame_equal(pl.read_parquet(tmp_path / "out.parquet"), first, check_exact=True)
+
+
 def test_the_command_forecasts_from_a_saved_model(fitted: Forecaster, tmp_path: Path) -> None:
     fitted.save(tmp_path / "model")
     found = CliRunner().invoke(app, ["predict", str(tmp_path / "model"), "-o", str(tmp_path / "out.parquet")])
@@ -387,7 +406,7 @@ def test_what_was_saved_without_history_forecasts_from_one_that_is_given(
 ) -> None:
     fitted.save(tmp_path / "model", history=False)
     loaded = ls.load(tmp_path / "model")
-    with pytest.raises(DataError, match=r"saved without history forecasts from one that is given. Got no history. Hi"):
+    with pytest.raises(DataError, match=r"saved without its history must be given one to forecast. Got no history. Hi"):
         loaded.predict()
     assert_frame_equal(loaded.predict(frame), fitted.predict(frame), check_exact=True)
 

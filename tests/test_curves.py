@@ -15,7 +15,7 @@ TRACES = {
 }
 
 
-def test_smoothing_keeps_the_level_and_takes_the_noise() -> None:
+def test_smoothing_keeps_the_level_and_removes_the_noise() -> None:
     assert smooth([2.0] * 30).tolist() == [2.0] * 30
     assert np.abs(np.diff(smooth(LOSSES.tolist()))).max() < np.abs(np.diff(LOSSES)).max() / 2
     assert smooth([1.0]).tolist() == [1.0]
@@ -36,7 +36,7 @@ def test_the_figure_has_a_smooth_line_for_each_kernel_of_the_paper() -> None:
     assert CURVES.figure([], {}) is None
 
 
-def test_the_table_says_where_the_curves_end() -> None:
+def test_the_table_has_the_last_step_and_loss_of_each_curve() -> None:
     (table,) = CURVES.tables([], TRACES)
     assert [line[:3] for line in table.lines] == [[CASE, "k=1", "4000"], [CASE, "k=9", "4000"]]
     assert table.lines[0][4] == "0.0000"

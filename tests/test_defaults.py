@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import logsparse as ls
 import small
 from logsparse import presets
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
 from logsparse.data.calendar import Freq
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
-from logsparse.defaults import layers_needed, likelihood_for, recommend, warn_of_depth
+from logsparse.defaults import layers_needed, likelihood_for, recommend, warn_of_depth, warn_of_precision
 
 
 def panel(values: NDArray[np.float64], freq: str = "h") -> Panel:
@@ -232,3 +234,31 @@ def test_zero_is_a_bound_where_values_rest_on_it_and_not_because_none_was_below_
     assert recommend(panel(FAMILIES["zero-inflated"]), 5).model.lowest == 0
     assert recommend(panel(RNG.uniform(0.1, 30, 300)), 5).model.lowest is None
     assert recommend(panel(np.where(RNG.random(300) < 0.4, 0, RNG.normal(size=300))), 5).model.lowest is None
+
+
+@pytest.mark.parametrize(
+    ("listed", "slow"),
+    [
+        ("flags\t\t: fpu avx2 avx512f\n", True),
+        ("flags\t\t: fpu avx512f avx512_bf16\n", False),
+        ("flags\t\t: fpu amx_bf16 amx_tile\n", False),
+        ("Features\t: fp asimd bf16\n", False),
+        ("model name\t: one that lists nothing\n", False),
+        (None, False),
+    ],
+)
+def test_bfloat16_is_warned_of_where_the_processor_has_none(
+    listed: str | None,
+    slow: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    if listed is not None:
+        (tmp_path / "cpuinfo").write_text(listed)
+    monkeypatch.setattr("logsparse.defaults._PROCESSOR", tmp_path / "cpuinfo")
+    warn_of_precision("float32", "cpu")
+    warn_of_precision("bfloat16", "cuda")
+    assert caplog.text == ""
+    ls.LogSparse(6, steps=1, batch=4, precision="bfloat16", verbose=False).fit(small.panel())
+    assert ("no instructions for bfloat16" in caplog.text) == slow

@@ -8,6 +8,7 @@ import re
 from types import ModuleType
 from typing import Any
 
+import polars as pl
 import pytest
 
 import logsparse as ls
@@ -15,8 +16,6 @@ from logsparse.params import Parameters
 
 EXPORTED = {name: getattr(ls, name) for name in ls.__all__}
 CALLED = [name for name in EXPORTED if not name.endswith("Error") and not isinstance(EXPORTED[name], ModuleType)]
-# Their docstrings have no sections yet.
-PLAIN = {"ConvAttention", "attend"}
 
 
 def run_examples(thing: Any) -> set[str]:
@@ -30,7 +29,7 @@ def run_examples(thing: Any) -> set[str]:
     return {test.name for test in tests}
 
 
-@pytest.mark.parametrize("name", [name for name in EXPORTED if name not in PLAIN])
+@pytest.mark.parametrize("name", EXPORTED)
 def test_the_examples_run(name: str) -> None:
     found = run_examples(EXPORTED[name])
     assert name in found or name not in CALLED, f"{name} has no example"
@@ -40,7 +39,7 @@ def test_the_examples_that_all_forecasters_share_run() -> None:
     assert len(run_examples(Parameters)) == 3
 
 
-@pytest.mark.parametrize("name", [name for name in CALLED if name not in PLAIN])
+@pytest.mark.parametrize("name", CALLED)
 def test_every_parameter_is_described(name: str) -> None:
     text = inspect.getdoc(EXPORTED[name]) or ""
     section = text.partition("Parameters\n----------\n")[2]
@@ -57,6 +56,36 @@ def test_every_public_method_has_a_docstring(name: str) -> None:
         for key, value in vars(base).items() if base.__module__.startswith("logsparse") else ():
             if key[0] != "_" and (inspect.isroutine(value) or isinstance(value, property)):
                 assert inspect.getdoc(getattr(kind, key)), key
+
+
+def public(thing: object) -> set[str]:
+    return {name for name in dir(thing) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", [name for name in CALLED if name != "Forecaster" and hasattr(EXPORTED[name], "fit")])
+def test_a_forecaster_lists_its_parameters_and_what_is_called(name: str) -> None:
+    model = EXPORTED[name](horizon=3)
+    called = {"fit", "predict", "forecast", "save", "diagnostics", "clone", "get_params", "load", "set_params"}
+    trained = {"attention", "fine_tune", "method", "plan"} if isinstance(model, ls.LogSparse) else set()
+    assert public(model) - {"failed_"} == called | trained | set(model.get_params())
+    assert not [one for one in dir(model) if one.startswith("_") and not one.startswith("__")]
+
+
+def test_a_fitted_forecaster_and_its_forecast_list_what_they_hold() -> None:
+    frame = pl.DataFrame({"unique_id": "a", "ds": range(70), "y": [float(t % 7) for t in range(70)]})
+    fresh = ls.SeasonalNaive(horizon=3)
+    before = public(fresh)
+    assert public(fresh.fit(frame)) - before == {"columns_", "panel_", "season_"}
+    held = {"levels", "mean", "panel", "quantiles", "samples"}
+    assert public(fresh.forecast()) == held | {"first", "frame", "plot", "quantile", "table"}
+
+
+def test_modules_of_patterns_and_presets_list_what_they_make() -> None:
+    assert {"full", "logsparse", "local", "restart", "from_distances", "Pattern"} <= set(dir(ls.patterns))
+    assert {"electricity_f", "paper", "default", "named"} <= set(dir(ls.presets))
+    for module in (ls.patterns, ls.presets):
+        assert not {"annotations", "Any", "Callable", "ConfigError", "replace"} & set(dir(module))
+        assert all(hasattr(module, name) for name in dir(module))
 
 
 def test_only_what_is_for_users_is_listed() -> None:

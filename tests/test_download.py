@@ -74,14 +74,14 @@ def test_content_that_changed_meanwhile_is_fetched_from_its_start(
 ) -> None:
     interrupted(server, tmp_path)
     other = np.random.default_rng(1).bytes(size)
-    server.files["data.bin"], server.etag, server.minds_if_range = other, etag, minds
+    server.files["data.bin"], server.etag, server.honours_if_range = other, etag, minds
     assert fetch(server, tmp_path).read_bytes() == other
     assert server.asked[0]["Range"] == "bytes=1000000-"
 
 
 def test_content_that_became_shorter_than_the_part_is_fetched_anew(server: Server, tmp_path: Path) -> None:
     interrupted(server, tmp_path)
-    server.files["data.bin"], server.minds_if_range = CONTENT[:1000], False
+    server.files["data.bin"], server.honours_if_range = CONTENT[:1000], False
     assert fetch(server, tmp_path).read_bytes() == CONTENT[:1000]
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logsparse.attention.draw import _runs, draw, path_to_last, summary
+from logsparse.attention.draw import _runs, draw, path_to_last, picture, summary
 from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart
 from logsparse.errors import ConfigError, DataError
 
@@ -68,6 +68,12 @@ def test_the_same_pattern_gives_the_same_bytes(name: str, tmp_path: Path) -> Non
     first = draw(logsparse(), 16, tmp_path / name).read_bytes()
     assert draw(logsparse(), 16, tmp_path / name).read_bytes() == first
     assert draw(logsparse(), 17, tmp_path / name).read_bytes() != first
+
+
+def test_a_notebook_displays_the_picture_of_a_pattern() -> None:
+    data, size = picture(logsparse(), 16)._repr_png_()
+    assert data.startswith(b"\x89PNG")
+    assert size == {"width": 1100, "height": 490}
 
 
 @pytest.mark.parametrize("path", [None, 5, "a\0.svg"], ids=repr)

@@ -176,7 +176,8 @@ def test_a_covariate_that_ends_too_early_is_named_with_its_series() -> None:
 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(
-        ConfigError, match=r"must be available for the times\. Got 'moon' for dates\. Hint: choose from year, month"
+        ConfigError,
+        match=r"must be defined for the type of the times\. Got 'moon' for dates\. Hint: choose from year, month",
     ):
         Features.fit(panel_of(5), names=["moon"])
     with pytest.raises(ConfigError, match=r"Got 'hour' for integer times\. Hint: choose from age;"):

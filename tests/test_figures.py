@@ -59,7 +59,7 @@ def test_a_figure_says_which_of_its_recorded_runs_it_cannot_show(tmp_path: Path)
 
 
 def test_rows_without_traces_and_sets_that_are_not_here_are_said(tmp_path: Path) -> None:
-    assert state(experiment([]), tmp_path).startswith("the data are not here: `logsparse data list`")
+    assert state(experiment([]), tmp_path).startswith("no data: `logsparse data list`")
     for run in RUNS:
         record(tmp_path, run, KNOWN, FACTS)
     assert state(experiment(), tmp_path).startswith("no traces of its runs, whose scores stay: `logsparse repro")

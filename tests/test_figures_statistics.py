@@ -1,4 +1,4 @@
-"""T, M and S of the paper beside those of the files that are here."""
+"""T, M and S in the paper beside those of the data files that are present."""
 
 from __future__ import annotations
 
@@ -16,28 +16,26 @@ def lines() -> dict[str, list[str]]:
     return {line[0]: line[1:] for line in table.lines}
 
 
-def test_sets_that_are_not_here_show_the_paper_s_numbers_and_how_to_get_them(
+def test_missing_sets_show_the_numbers_of_the_paper_and_how_to_get_the_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     found = lines()
     assert len(found) == 7
-    note = "the data are not here: run `logsparse data get electricity-f`."
+    note = "no data: run `logsparse data get electricity-f`."
     assert found["electricity-f"] == ["129120", "-", "370", "-", "15 mins", "-", note]
     assert found["m4-hourly"][0] == "748/1008"
 
 
-def test_a_set_that_is_here_is_counted_and_what_differs_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_set_is_counted_and_differences_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     times = pl.datetime_range(pl.datetime(2006, 1, 1), pl.datetime(2006, 1, 3), "1h", eager=True, closed="left")
     pl.DataFrame({"unique_id": "a", "ds": times, "y": 1.0}).write_parquet(tmp_path / "solar_hourly.parquet")
     shown = lines()["solar"]
-    assert shown == ["5832", "48", "137", "1", "1 hour", "1 hour", "NOT as it must be: T, M, span"]
+    assert shown == ["5832", "48", "137", "1", "1 hour", "1 hour", "differs from what is expected in: T, M, span"]
 
 
-def test_a_file_that_cannot_be_read_costs_its_own_line_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_affects_only_its_own_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     (tmp_path / "solar_hourly.parquet").write_bytes(b"")
     found = lines()

@@ -40,7 +40,9 @@ def test_paths_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
                 DataError, match=rf"The result must be writable. Got .*({reason}).*Hint: give another path"
             ):
                 act(path)
-    with pytest.raises(DataError, match=r"Results are written as parquet, csv or feather. Got .*x.xls. Hint: end"):
+    with pytest.raises(
+        DataError, match=r"Results are written as parquet, csv, feather or json. Got .*x.xls. Hint: end"
+    ):
         check_writable(tmp_path / "x.xls")
     with pytest.raises(DataError, match="afile is not a folder"):
         check_writable(tmp_path / "afile", folder=True)

@@ -13,8 +13,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from logsparse.baselines.naive import SeasonalNaive
+from logsparse.diagnostics import Diagnostics
 from logsparse.errors import ConfigError, DataError, NotFittedError
-from logsparse.forecast import Diagnostics, Forecast
+from logsparse.forecast import Forecast
 from logsparse.registry import load
 
 
@@ -157,15 +158,7 @@ def test_another_history_is_forecast_with_the_same_columns(hourly: pl.DataFrame)
     renamed = hourly.rename({"unique_id": "shop"})
     model = SeasonalNaive(horizon=1).fit(renamed, id_col="shop")
     other = renamed.with_columns(shop=pl.col("shop") + "2")
-    assert model.predict(other)["unique_id"].to_list() == ["b2", "a2"]
-
-
-def test_the_picture_shows_history_and_fan(fitted: SeasonalNaive) -> None:
-    axes = fitted.forecast().plot("a", history=48).axes[0]
-    history, median = axes.get_lines()
-    assert (len(history.get_xdata()), len(median.get_xdata())) == (48, 24)  # type: ignore[arg-type]
-    assert len(axes.collections) == 4
-    assert axes.get_title(loc="left") == "a"
+    assert model.predict(other)["shop"].to_list() == ["b2", "a2"]
 
 
 def test_a_notebook_shows_the_picture_and_the_first_rows(fitted: SeasonalNaive) -> None:
@@ -173,14 +166,6 @@ def test_a_notebook_shows_the_picture_and_the_first_rows(fitted: SeasonalNaive) 
     assert 'src="data:image/png;base64,iVBOR' in page
     assert "unique_id" in page
     assert "Forecast(2 series, 24 steps)" in page
-
-
-def test_a_picture_of_what_is_not_there_is_refused(fitted: SeasonalNaive) -> None:
-    with pytest.raises(ConfigError, match=r"must be of a series that was forecast. Got 'aa'. Hint: did you mean 'a'"):
-        fitted.forecast().plot("aa")
-    for history, reason in ((-5, "at least 1. Got -5"), (0, "at least 1. Got 0"), (2.5, "a whole number. Got 2.5")):
-        with pytest.raises(ConfigError, match=f"history must be {reason}. Hint: count the steps to show"):
-            fitted.forecast().plot(history=history)  # type: ignore[arg-type]
 
 
 def test_future_values_for_a_model_without_covariates_are_refused(fitted: SeasonalNaive, hourly: pl.DataFrame) -> None:

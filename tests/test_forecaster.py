@@ -221,7 +221,7 @@ def test_a_model_saved_without_history_must_be_given_one(fitted: ls.LogSparse, t
     fitted.save(tmp_path / "model", history=False)
     assert not (tmp_path / "model" / "history.safetensors").exists()
     again = ls.load(tmp_path / "model")
-    with pytest.raises(ls.DataError, match=r"saved without history forecasts from one that is given. Got no history"):
+    with pytest.raises(ls.DataError, match=r"saved without its history must be given one to forecast. Got no history"):
         again.predict()
     assert again.predict(frame()).equals(fitted.predict(frame()))
 
@@ -256,8 +256,14 @@ def test_fine_tuning_goes_on_with_new_series(fitted: ls.LogSparse) -> None:
 
 
 def test_an_unfitted_model_is_refused(tmp_path: Path) -> None:
-    for call in (lambda: quick().predict(), lambda: quick().save(tmp_path / "x"), lambda: quick().fine_tune(frame())):
-        with pytest.raises(ls.NotFittedError, match="LogSparse must be fitted before it forecasts"):
+    for call in (
+        lambda: quick().predict(),
+        lambda: quick().save(tmp_path / "x"),
+        lambda: quick().fine_tune(frame()),
+        lambda: quick().learned_until(),
+        lambda: ls.SeasonalNaive(3).learned_until(),
+    ):
+        with pytest.raises(ls.NotFittedError, match=" must be fitted before it forecasts"):
             call()
 
 

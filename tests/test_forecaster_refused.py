@@ -20,8 +20,8 @@ from test_forecaster import frame, quick
     [
         ({"samples": 0}, "samples must be at least 1. Got 0"),
         ({"context": 10**20}, "context must be at most 100000. Got 1000"),
-        ({"context": 9}, "context must be the one of the config, if one is given. Got context=9 and a config with 24"),
-        ({"horizon": 5}, "horizon must be the one of the config"),
+        ({"context": 9}, "context must agree with the config. Got context=9 and a config with 24"),
+        ({"horizon": 5}, "horizon must agree with the config"),
         ({"minutes": 0}, "minutes must be a number above 0. Got 0"),
         ({"minutes": "two"}, "minutes must be a number above 0. Got 'two'"),
         ({"device": "abacus"}, "device must be one that torch can use here. Got 'abacus'"),
@@ -59,6 +59,13 @@ def test_a_context_or_lag_that_no_series_can_fill() -> None:
         quick({"lags": (1, 91)}).fit(frame())
 
 
+class Unprintable:
+    """A value whose repr fails."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
 def test_a_column_with_two_meanings() -> None:
     with pytest.raises(ls.ConfigError, match=r"one role. Got 'y' as target_col and as covariates"):
         quick().fit(frame(), covariates=["y"])
@@ -83,7 +90,10 @@ def test_new_data_of_another_step_by_a_saved_model_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "text"),
     [
-        ({"horizon": 12}, "verbose can be changed on loading. Got horizon=12. Hint: fit again for another one."),
+        (
+            {"horizon": 12},
+            "verbose of a saved LogSparse can be changed on loading. Got horizon=12. Hint: fit again for another one.",
+        ),
         ({"context": 3}, "Got context=3. Hint: fit again"),
         ({"sample": 1}, "Got sample=1. Hint: did you mean 'samples'?"),
         ({"samples": 0}, "samples must be at least 1. Got 0."),
@@ -128,3 +138,35 @@ def test_a_model_is_not_tested_on_what_it_learned_before_its_fine_tuning(tmp_pat
     model.save(tmp_path / "m")
     with pytest.raises(ls.DataError, match="A backtest must begin after the model's training ended"):
         ls.backtest(ls.load(tmp_path / "m"), frame(), windows=2)
+
+
+def test_another_horizon_after_fit(tmp_path: Path) -> None:
+    model = quick().fit(frame())
+    config, model.config = model.config, None
+    model.set_params(horizon=9)
+    for call in (model.predict, model.forecast, model.learned_until, lambda: model.save(tmp_path / "model")):
+        with pytest.raises(
+            ls.ConfigError, match=r"horizon it was trained for. Got horizon=9 for .* Hint: fit again, or"
+        ):
+            call()
+    assert list(tmp_path.iterdir()) == []
+    assert model.set_params(horizon=6, config=config).predict().height == 6 * frame()["unique_id"].n_unique()
+
+
+def test_a_wrong_parameter_after_fit_is_not_saved(tmp_path: Path) -> None:
+    model = quick().fit(frame()).set_params(samples=np.arange(3))
+    with pytest.raises(ls.ConfigError, match=r"samples must be a whole number. Got array\(\[0, 1, 2\]\)"):
+        model.save(tmp_path / "model")
+
+
+def test_validation_data_of_another_step() -> None:
+    with pytest.raises(ls.DataError, match=r"must have the step that was fitted. Got steps of 2h after h. Hint: re"):
+        quick().plan(frame(), validation=frame().gather_every(2))
+
+
+@pytest.mark.parametrize("config", ["default", 3, {}, Unprintable()], ids=["text", "number", "dict", "unprintable"])
+def test_a_config_of_another_type_in_every_method(config: Any) -> None:
+    model = ls.LogSparse(6, config=config)
+    for call in (model.diagnostics, model.settings, lambda: model.plan(frame())):
+        with pytest.raises(ls.ConfigError, match=r"config must be a logsparse.Config. Got "):
+            call()

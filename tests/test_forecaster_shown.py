@@ -126,3 +126,49 @@ def test_the_report_shows_the_diagnostics(tmp_path: Path) -> None:
     page = ls.report(results, tmp_path / "report.html", model=model).read_text()
     assert "model.layers" in page
     assert "mean of 2 heads" in page
+
+
+def test_plans_panels_and_forecasts_are_compared_by_identity() -> None:
+    panel = small.panel()
+    forecast = ls.SeasonalNaive(6).fit(panel).forecast()
+    for one, other in (
+        (quick().plan(panel), quick().plan(panel)),
+        (panel, small.panel()),
+        (forecast, replace(forecast)),
+    ):
+        assert one == one  # noqa: PLR0124
+        assert one != other
+        assert len({one, other}) == 2
+
+
+@pytest.mark.parametrize("show", [repr, lambda model: model._repr_html_()], ids=["repr", "html"])
+def test_any_value_of_a_parameter_can_be_shown(show: Any) -> None:
+    assert "a whole number of about 5000 digits" in show(ls.LogSparse(10**5000))
+
+
+def test_a_parameter_that_cannot_be_copied() -> None:
+    with pytest.raises(
+        ls.ConfigError, match=r"horizon must be a value that can be copied. Got <generator .* Hint: pass"
+    ):
+        ls.LogSparse(step for step in (1, 2)).clone()  # type: ignore[arg-type]
+
+
+ONES = np.ones(3)
+
+
+class Weighted(ls.LogSparse):
+    """A forecaster whose parameter has an array as default."""
+
+    def __init__(self, horizon: int, weights: Any = ONES, **settings: Any) -> None:
+        super().__init__(horizon, **settings)
+        self.weights = weights
+
+
+def test_a_parameter_may_be_an_array() -> None:
+    model = Weighted(6, np.ones(3), config=small.config(epochs=1), verbose=False)
+    assert repr(Weighted(6, np.ones(3), seed=4)) == "Weighted(horizon=6, seed=4)"
+    assert "weights=array([0., 1.])" in repr(Weighted(6, np.arange(2.0)))
+    plan = model.plan(small.panel())
+    with pytest.raises(ls.ConfigError, match="settings it was made with"):
+        model.clone().set_params(weights=np.zeros(3)).fit(plan)
+    assert model.fit(plan).panel_ is plan.panel

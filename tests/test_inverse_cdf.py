@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from scipy import stats as scipy_stats
 
 from logsparse.attention.native import available, extension
 from logsparse.model.inverse_cdf import (
+    _counted_by_kernel,
     beta_cdf,
     negative_binomial_quantile,
+    negative_binomial_quantile_plainly,
     stretched,
     student_t_quantile,
     student_t_quantile_exactly,
@@ -137,3 +140,59 @@ def test_the_kernel_stretches_deviates_as_torch_does(count: int) -> None:
         torch.testing.assert_close(found, stretched(torch.special.ndtri(uniform), df), rtol=1e-10, atol=1e-12)
         assert (student_t_quantile(uniform[1:3], df[1:3]) == found[1:3]).all()
     extension().use(before)
+
+
+def between(low: float, high: float) -> st.SearchStrategy[float]:
+    """Numbers whose logarithm is spread evenly."""
+    return st.floats(math.log10(low), math.log10(high)).map(lambda exponent: 10.0**exponent)
+
+
+@pytest.mark.skipif(not available(), reason="the kernel was not built")
+@given(st.lists(st.tuples(st.floats(1e-9, 1 - 1e-9), between(1e-6, 1e6), between(1e-4, 1e3)), min_size=1, max_size=9))
+def test_the_kernel_finds_the_counts_that_torch_finds(cells: list[tuple[float, float, float]]) -> None:
+    level, mean, dispersion = tensor(np.array(cells)).T
+    found = negative_binomial_quantile(level, mean, dispersion)
+    plain = negative_binomial_quantile_plainly(level, mean, dispersion)
+    assert_same_counts(found, plain, level, mean, dispersion)
+
+
+@pytest.mark.skipif(not available(), reason="the kernel was not built")
+@pytest.mark.parametrize("rows", [1, 3, 257, 1001])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_kernel_finds_the_counts_of_many_levels_of_one_distribution(rows: int, threads: int) -> None:
+    generator = torch.Generator().manual_seed(rows)
+    mean_X1 = 10 ** (4 * torch.rand(rows, 1, generator=generator, dtype=torch.float64) - 1)
+    dispersion_X1 = 10 ** (5 * torch.rand(rows, 1, generator=generator, dtype=torch.float64) - 4)
+    level_Q = tensor(np.concatenate([LEVELS[::13], LEVELS[::-29], [0.5, 0.5]]))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    found_XQ = negative_binomial_quantile(level_Q, mean_X1, dispersion_X1)
+    torch.set_num_threads(before)
+    plain_XQ = negative_binomial_quantile_plainly(level_Q, mean_X1, dispersion_X1)
+    assert_same_counts(found_XQ, plain_XQ, level_Q, mean_X1, dispersion_X1)
+
+
+@pytest.mark.skipif(not available(), reason="the kernel was not built")
+def test_few_counts_of_a_shop_are_left_to_bisection() -> None:
+    # Each bisection costs a thousand calls of torch, which made forecasts of counts slow.
+    generator = torch.Generator().manual_seed(0)
+    mean = 10 ** (3 * torch.rand(20_000, generator=generator, dtype=torch.float64) - 1)
+    r = 10 ** (1.5 * torch.rand(20_000, generator=generator, dtype=torch.float64) - 0.5)
+    level = torch.rand(20_000, generator=generator, dtype=torch.float64).clamp(1e-3, 1 - 1e-3)
+    assert (_counted_by_kernel(level, mean, r) < 0).sum() <= 2
+
+
+@pytest.mark.parametrize("found", [negative_binomial_quantile, negative_binomial_quantile_plainly])
+def test_a_count_of_an_unknown_mean_is_unknown(found: Any) -> None:
+    counts = found(tensor(0.5), tensor(np.array([np.nan, 3.0, 300.0])), tensor(0.4))
+    assert counts.isnan().tolist() == [True, False, False]
+
+
+def assert_same_counts(found: torch.Tensor, plain: torch.Tensor, level: Any, mean: Any, dispersion: Any) -> None:
+    """Equal, or neighbours between which the level falls to the last digits."""
+    away = (found - plain).abs()
+    assert (away <= 1 + 1e-9 * plain).all()
+    r = 1 / dispersion
+    lower = torch.minimum(found, plain)
+    total = beta_cdf(r, lower + 1, r / (r + mean), mean / (r + mean))
+    assert ((total - level).abs()[away > 0] < 5e-6).all()

@@ -185,3 +185,32 @@ def test_a_layer_without_a_pattern_or_with_an_impossible_dropout_is_refused() ->
             ConvAttention(8, 2, pattern, dropout=dropout)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"kernel must be a whole number. Got 2.5"):
         ConvAttention(8, 2, full(), kernel=2.5)  # type: ignore[arg-type]
+
+
+def test_a_layer_in_training_drops_by_the_global_generator() -> None:
+    layer, x = layer_of(logsparse(), kernel=3, dropout=0.5), inputs()
+    runs = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        runs.append(layer.train()(x))
+    assert torch.equal(runs[0], runs[1])
+    assert not torch.allclose(runs[0], runs[2])
+    assert not torch.allclose(runs[0], layer.eval()(x))
+    torch.testing.assert_close(layer(x), written_out(layer, x))
+
+
+def test_a_layer_that_drops_compiles_as_one_graph() -> None:
+    layer, x = layer_of(logsparse(), kernel=3, dropout=0.5).train(), inputs()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    torch.manual_seed(3)
+    first = compiled(x)
+    torch.manual_seed(3)
+    assert torch.equal(compiled(x), first)
+    assert not torch.allclose(first, layer.eval()(x))
+
+
+def test_a_layer_on_the_meta_device_returns_the_shape_of_its_result() -> None:
+    with torch.device("meta"):
+        layer = ConvAttention(8, 2, logsparse(), kernel=3, dropout=0.2)
+        out = layer(torch.empty(3, 20, 8))
+    assert (out.shape, out.device.type) == ((3, 20, 8), "meta")

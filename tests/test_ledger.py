@@ -79,7 +79,7 @@ def test_a_last_line_without_an_end_is_ended_first(tmp_path: Path) -> None:
 
 def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path) -> None:
     (tmp_path / "waves.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(DataError, match=r"must hold whole rows of task, case, .* Got the columns a, b\."):
+    with pytest.raises(DataError, match=r"must hold complete rows of task, case, .* Got the columns a, b\."):
         record(tmp_path, Run("waves", "x", "a"))
     assert (tmp_path / "waves.csv").read_text() == "a,b\n1,2\n"
 
@@ -105,7 +105,7 @@ def test_a_row_that_was_cut_is_refused(tmp_path: Path) -> None:
     record(tmp_path, Run("waves", "x", "a"))
     path = tmp_path / "waves.csv"
     path.write_text(path.read_text()[:-30])
-    with pytest.raises(DataError, match="a truncated row or one with more cells, number 1"):
+    with pytest.raises(DataError, match="too few or too many cells in row 1"):
         rows(tmp_path, "waves")
 
 
@@ -132,7 +132,7 @@ def test_a_model_of_points_that_is_not_trained_has_neither_r09_nor_loss(tmp_path
 
 @pytest.mark.parametrize("facts", [{"R0.5": float("nan")}, {"R0.9": float("inf")}, {"R0.5": None}])
 def test_scores_that_would_damage_the_table_are_not_recorded(facts: dict[str, float], tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"must end with scores that are finite numbers\. Got R0\.5 .* of waves, x, a"):
+    with pytest.raises(DataError, match=r"scores of a run must be finite numbers\. Got R0\.5 .* of waves, x, a"):
         record(tmp_path, Run("waves", "x", "a"), {**FACTS, **facts})
     assert list(tmp_path.iterdir()) == []
 
@@ -140,7 +140,7 @@ def test_scores_that_would_damage_the_table_are_not_recorded(facts: dict[str, fl
 def test_a_folder_in_place_of_the_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "waves.csv").mkdir()
     with pytest.raises(
-        DataError, match=r"must hold whole rows of .* Got content that cannot be read \(Is a directory\)"
+        DataError, match=r"must hold complete rows of .* Got content that cannot be read \(Is a directory\)"
     ):
         rows(tmp_path, "waves")
 
@@ -148,7 +148,7 @@ def test_a_folder_in_place_of_the_table_is_refused(tmp_path: Path) -> None:
 def test_a_row_of_another_task_is_refused(tmp_path: Path) -> None:
     record(tmp_path, Run("waves", "x", "a"))
     (tmp_path / "waves.csv").rename(tmp_path / "tides.csv")
-    with pytest.raises(DataError, match=r"must hold whole rows of .* Got a row of waves\. Hint: repair it"):
+    with pytest.raises(DataError, match=r"must hold complete rows of .* Got a row of waves\. Hint: repair it"):
         rows(tmp_path, "tides")
 
 
@@ -174,7 +174,7 @@ def test_a_row_whose_numbers_do_not_parse_is_refused(was: bytes, becomes: bytes,
     record(tmp_path, Run("waves", "x", "a"))
     path = tmp_path / "waves.csv"
     path.write_bytes(path.read_bytes().replace(was, becomes))
-    with pytest.raises(DataError, match="Got a score, seed or budget that is not a number of at least 0, of x, a"):
+    with pytest.raises(DataError, match="Got a score, seed or budget that is not a non-negative number, for x, a"):
         rows(tmp_path, "waves")
 
 
@@ -183,7 +183,7 @@ def test_a_row_without_its_settings_is_refused(config: str, tmp_path: Path) -> N
     record(tmp_path, Run("waves", "x", "a"), identity=Identity({}, "abc"))
     path = tmp_path / "waves.csv"
     path.write_text(path.read_text().replace("{}", config))
-    with pytest.raises(DataError, match="Got no settings in the column config, of x, a"):
+    with pytest.raises(DataError, match="Got no settings in the column config, for x, a"):
         rows(tmp_path, "waves")
 
 
@@ -231,7 +231,9 @@ def test_a_run_with_other_settings_or_data_than_its_cell_is_refused_by_the_field
     other: Identity, field: str, seed: int, tmp_path: Path
 ) -> None:
     record(tmp_path, Run("waves", "x", "a"))
-    text = rf"waves, x, a, seed {seed} must agree .* of .*waves.csv\. Got {field}.* Hint: .*-o ANOTHER"
+    text = (
+        rf"waves, x, a, seed {seed} must have the config and data .* in .*waves.csv\. Got {field}.* Hint: .*-o FOLDER"
+    )
     with pytest.raises(DataError, match=text):
         todo(tmp_path, [Run("waves", "x", "a", seed)], other)
     with pytest.raises(DataError, match=text):
@@ -251,7 +253,10 @@ def test_a_table_whose_seeds_differ_in_more_than_the_seed_is_refused_by_the_fiel
     path = tmp_path / "waves.csv"
     head, first, second = path.read_text().splitlines()
     path.write_text("\n".join([head, first, second.replace(was, becomes)]))
-    with pytest.raises(DataError, match=rf"waves, x, a, seed 1 must agree .* Got {field}, and .* in the row of seed 0"):
+    with pytest.raises(
+        DataError,
+        match=rf"waves, x, a, seed 1 must have the config and data .* Got {field}, and .* in the row of seed 0",
+    ):
         rows(tmp_path, "waves")
 
 
@@ -277,7 +282,9 @@ def test_two_seeds_stand_in_one_cell_if_and_only_if_their_configs_are_the_same(
             record(folder, again, identity=Identity(other, "abc"))
             assert len(rows(folder, "waves")) == 2
         else:
-            with pytest.raises(DataError, match=r"must agree .* Got .*, and .* in the row of seed 0"):
+            with pytest.raises(
+                DataError, match=r"must have the config and data .* Got .*, and .* in the row of seed 0"
+            ):
                 record(folder, again, identity=Identity(other, "abc"))
 
 

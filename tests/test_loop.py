@@ -20,9 +20,10 @@ from torch.nn.functional import softplus
 
 import small
 from logsparse.data.panel import Panel
+from logsparse.errors import DataError
 from logsparse.pictures import draw_losses
 from logsparse.train.batches import TrainingSet
-from logsparse.train.loop import Training, TrainingError, best_of, nll_sum
+from logsparse.train.loop import Training, TrainingError, TrainingHistory, best_of, nll_sum
 
 LOSSES = Path(__file__).parent / "losses" / "small.txt"
 
@@ -149,14 +150,14 @@ def test_the_last_line_of_the_progress_has_the_best_loss(capsys: pytest.CaptureF
 def test_a_time_budget_ends_training() -> None:
     run = training(epochs=10_000, patience=None, minutes=0.03)
     began = time.monotonic()
-    assert run.run().ended == "0.03 minutes are over"
+    assert run.run().ended == "time limit of 0.03 minutes reached"
     assert time.monotonic() - began < 30
 
 
 def test_at_least_one_step_is_taken_however_short_the_time() -> None:
     run = training(minutes=1e-7)
     history = run.run()
-    assert (run.step, len(history.rows), history.ended) == (1, 1, "1e-07 minutes are over")
+    assert (run.step, len(history.rows), history.ended) == (1, 1, "time limit of 1e-07 minutes reached")
     assert history.best is not None
 
 
@@ -164,7 +165,7 @@ def test_a_run_whose_time_was_over_resumes_and_ends_at_once(tmp_path: Path) -> N
     first = training(tmp_path, epochs=10_000, steps_per_epoch=100, patience=None, minutes=0.02)
     first.run()
     again = training(tmp_path, epochs=10_000, steps_per_epoch=100, patience=None, minutes=0.02)
-    assert again.run().ended == "0.02 minutes are over"
+    assert again.run().ended == "time limit of 0.02 minutes reached"
     assert again.step == first.step
     assert weights(again.network) == weights(first.network)
 
@@ -286,3 +287,13 @@ def test_a_killed_run_resumes_and_ends_with_the_same_bits(tmp_path: Path) -> Non
     assert len(metrics.read_text().splitlines()) < 40
     with start(tmp_path / "killed") as resumed:
         assert resumed.communicate()[0].split()[-1] == expected
+
+
+def test_a_history_draws_its_losses_and_refuses_if_there_are_none() -> None:
+    rows = [{"step": float(n), "seconds": 1.0, "nll": 2 / n, "validation_nll": 3 / n} for n in (1, 2)]
+    for count in (1, 2):
+        (axes,) = TrainingHistory(rows=rows[:count]).plot().axes
+        drawn = {one.get_label(): np.asarray(one.get_ydata()).tolist() for one in axes.get_lines()}
+        assert drawn["validation"] == [3, 1.5][:count]
+    with pytest.raises(DataError, match=r"is drawn by its validations. Got none. Hint: train until the first"):
+        TrainingHistory().plot()

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import logsparse as ls
 import small
@@ -138,10 +139,63 @@ def test_a_history_shorter_than_the_context_is_padded(model: ls.LogSparse) -> No
 def test_the_picture_shows_history_and_weights(model: ls.LogSparse, step: int | None, tmp_path: Any) -> None:
     figure = model.attention(series="b", step=step).plot()
     above, below = figure.axes
-    assert "b: layer 1 of 0 to 1, mean of 2 heads" in above.get_title(loc="left")
+    assert above.get_title(loc="left") == "b: layer 2 of 2, mean of 2 heads"
+    assert below.get_title(loc="left") == model.attention(series="b", step=step).caption()
     assert below.collections if step is not None else below.images
     save_figure(figure, tmp_path / "attention.svg")
     assert (tmp_path / "attention.svg").stat().st_size > 5000
+
+
+def test_layers_and_heads_are_counted_from_one_in_words(model: ls.LogSparse) -> None:
+    assert model.attention(layer=0, head=1).what == "layer 1 of 2, head 2 of 2"
+    assert repr(model.attention(step=2)) == (
+        "Attention(step 3 of 6, series 'a' over 30 positions, layer 2 of 2, mean of 2 heads)"
+    )
+
+
+def test_the_times_of_most_weight_come_first(model: ls.LogSparse) -> None:
+    for found in (model.attention(step=3), model.attention(step=None)):
+        top = found.top(4)
+        assert top.columns == ["ds", "value", "weight"]
+        assert top["weight"].to_list() == sorted(top["weight"], reverse=True)
+        weights = found.weights if found.step is not None else found.weights[CONTEXT:].mean(0)
+        assert top["weight"][0] == weights.max()
+        assert top["ds"][0] == found.times[int(weights.argmax())]
+        assert len(found.top(1000)) == np.count_nonzero(weights)
+    with pytest.raises(ls.ConfigError, match=r"count must be at least 1. Got 0. Hint: count the times to return"):
+        model.attention().top(0)
+
+
+def looking(times: pl.Series, weights: list[float]) -> Attention:
+    what: dict[str, Any] = {"series": "a", "step": 0, "what": "", "library": "polars", "context": len(times) - 1}
+    return Attention(weights=np.array(weights, np.float32), values=np.ones(len(times), np.float32), times=times, **what)
+
+
+def test_the_caption_names_the_dates_that_were_looked_at() -> None:
+    weights = [0.0, 0.25, 0.6, 0.15]
+    hours = pl.datetime_range(pl.datetime(2024, 1, 31, 22), pl.datetime(2024, 2, 1, 1), "1h", eager=True)
+    said = "step 1 of 1 looks most at Thu 01 Feb 00:00 (60%), Wed 31 Jan 23:00 (25%), itself (15%)"
+    assert looking(hours, weights).caption() == said
+    days = pl.date_range(pl.date(2023, 12, 30), pl.date(2024, 1, 2), "1d", eager=True)
+    said = "step 1 of 1 looks most at Mon 01 Jan 2024 (60%), Sun 31 Dec 2023 (25%), itself (15%)"
+    assert looking(days, weights).caption() == said
+    assert looking(days.cast(pl.Datetime("us")), weights).caption() == said
+    assert looking(pl.Series(range(4)), weights).caption() == "step 1 of 1 looks most at 2 (60%), 1 (25%), itself (15%)"
+
+
+@pytest.mark.parametrize("step", [0, None])
+def test_the_titles_lie_within_the_picture(step: int | None) -> None:
+    length, context = 400, 370
+    weights = np.tri(length, dtype=np.float32) / np.arange(1, length + 1, dtype=np.float32)[:, None]
+    hours = pl.datetime_range(pl.datetime(2023, 12, 20), pl.datetime(2024, 2, 20), "1h", eager=True)[:length]
+    what: dict[str, Any] = {"series": "meter 17", "step": step, "what": "layer 10 of 12, mean of 16 heads"}
+    rest: dict[str, Any] = {"times": hours, "context": context, "library": "polars", **what}
+    row = weights if step is None else weights[context]
+    figure = Attention(weights=row, values=np.ones(length, np.float32), **rest).plot()
+    FigureCanvasAgg(figure)
+    figure.canvas.draw()
+    for axes in figure.axes:
+        assert axes._left_title.get_window_extent().x1 <= figure.bbox.x1  # type: ignore[attr-defined]
 
 
 def test_a_large_matrix_keeps_the_thin_lines_of_its_pattern() -> None:

@@ -46,5 +46,5 @@ def test_crps_of_samples_without_y_is_nan_and_of_one_sample_the_distance() -> No
 
 @pytest.mark.parametrize("shape", [(4,), (3, 2), (3, 0), (5, 3, 4)])
 def test_crps_of_samples_says_which_shapes_it_takes(shape: tuple[int, ...]) -> None:
-    with pytest.raises(DataError, match=r"samples must have the shape of y and one more axis.*moveaxis"):
+    with pytest.raises(DataError, match=r"samples must have the shape of y and a last axis.*moveaxis"):
         crps_samples(np.zeros(shape), np.zeros(3) if shape != (3, 2) else np.zeros(2))

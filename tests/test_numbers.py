@@ -109,7 +109,7 @@ def test_series_on_which_the_model_beats_seasonal_naive_are_counted() -> None:
             r"seasonal_naive must be finite wherever y has a value. Got .*drop",
         ),
         (results(seasonal_naive=pl.lit("x")), r"seasonal_naive must be finite wherever y has a value"),
-        (results(mean=pl.lit(np.nan)), r"A forecast must be finite wherever y is there. Got mean = nan"),
+        (results(mean=pl.lit(np.nan)), r"A forecast must be finite wherever y is known. Got mean = nan"),
         (results(y=pl.lit("x")), r"Column 'y' must hold numbers. Got String"),
         (results(ds=pl.lit("soon")), r"must hold integers, dates or datetimes. Got the text 'soon'"),
         (results(ds=pl.lit(1)), r"one row for each series, time and cutoff. Got two for series 's0' at 1"),

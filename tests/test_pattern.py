@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from logsparse.attention import pattern as module
+from logsparse.attention.attend import attend
 from logsparse.attention.pattern import PATTERNS, Pattern, from_distances, full, local, logsparse, restart
 from logsparse.errors import ConfigError
 
@@ -235,3 +237,22 @@ def test_lengths_of_numpy_count_like_any_other() -> None:
 def test_anything_but_a_pattern_is_refused(act: Callable[[], object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         act()
+
+
+@pytest.mark.parametrize(
+    "pattern", [full(), logsparse(), local(5), restart(8), logsparse(dense_rows=7), from_distances([3, 40])], ids=str
+)
+@pytest.mark.parametrize("length", [1, 2, 37, 130])
+def test_the_function_for_flex_attention_is_the_mask(pattern: Pattern, length: int) -> None:
+    mask_mod = pattern.mask_mod(length)
+    where = torch.arange(length)
+    got = mask_mod(torch.tensor(0), torch.tensor(0), where[:, None], where)
+    assert torch.equal(got, torch.from_numpy(pattern.mask(length)))
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_flex_attention_over_the_function_is_attend() -> None:
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    pattern, q = restart(16), torch.randn(2, 2, 128, 16)
+    blocks = flex.create_block_mask(pattern.mask_mod(128), None, None, 128, 128, device="cpu")
+    torch.testing.assert_close(flex.flex_attention(q, q, q, block_mask=blocks), attend(q, q, q, pattern))

@@ -1,8 +1,12 @@
-"""Progress is shown in plain lines where there is no terminal, and not at all unless verbose."""
+"""Progress is one line of a notebook, a bar of a terminal or plain lines, and nothing at all unless verbose."""
 
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -75,3 +79,57 @@ def test_an_unknown_total_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first.startswith("downloading: 3, 0m00s, ")
     assert "left" not in first
     assert last == "downloading: 3, 0m00s, done"
+
+
+class Notebook:
+    """What IPython's `display` shows: one list of texts per line, the last of which is on the page."""
+
+    def __init__(self) -> None:
+        self.lines: list[list[dict[str, str]]] = []
+
+    def display(self, bundle: dict[str, str], **_: Any) -> SimpleNamespace:
+        self.lines.append([bundle])
+        return SimpleNamespace(update=lambda later, **_: self.lines[-1].append(later))
+
+
+@pytest.fixture
+def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
+    import IPython
+    import IPython.display
+
+    page = Notebook()
+    monkeypatch.setattr(IPython, "get_ipython", lambda: SimpleNamespace(kernel=object()))
+    monkeypatch.setattr(IPython.display, "display", page.display)
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_UPDATES", -1.0)
+    monkeypatch.setattr(progress, "_QUICK_SECONDS", -1.0)
+    return page
+
+
+def test_in_a_notebook_one_line_updates_itself(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress("training <b>", 2) as bar:
+        bar.step(nll=0.5)
+        bar.step(nll=0.25)
+    (line,) = notebook.lines
+    assert line[0]["text/plain"].startswith("training <b>: 1 of 2, 0m00s, ")
+    assert line[-1]["text/plain"] == "training <b>: 2 of 2, 0m00s, done  nll 0.25"
+    assert '<progress value="2" max="2">' in line[-1]["text/html"]
+    assert "training &lt;b&gt;: 2 of 2" in line[-1]["text/html"]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_in_a_notebook_quick_work_shows_nothing(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Progress("forecasting", 1, verbose=False) as bar:
+        bar.step()
+    monkeypatch.setattr(progress, "_QUICK_SECONDS", 60.0)
+    with Progress("forecasting", 1) as bar:
+        bar.step()
+    assert notebook.lines == []
+    assert capsys.readouterr() == ("", "")
+
+
+def test_ipython_is_not_imported_to_look_for_a_notebook() -> None:
+    code = "import sys; from logsparse.progress import in_notebook; print(in_notebook(), 'IPython' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]

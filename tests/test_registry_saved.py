@@ -235,7 +235,7 @@ def test_what_is_whole_still_forecasts_the_same(tmp_path: Path) -> None:
 
 def test_a_setting_that_cannot_be_changed_is_the_callers_mistake(tmp_path: Path) -> None:
     place = damaged("naive", tmp_path / "model", SERIES, lambda _values: None)
-    with pytest.raises(ConfigError, match="Of a saved SeasonalNaive nothing can be changed on loading"):
+    with pytest.raises(ConfigError, match="Nothing of a saved SeasonalNaive can be changed on loading"):
         ls.load(place, horizon=4)
 
 

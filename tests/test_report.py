@@ -15,7 +15,7 @@ import pytest
 import logsparse as ls
 from logsparse.baselines.naive import SeasonalNaive
 from logsparse.errors import ConfigError, DataError
-from logsparse.reporting.report import format_number
+from logsparse.reporting.words import format_number
 from report_pages import LastWeeks, hours, results
 
 VOID = {"meta", "img", "br"}
@@ -32,7 +32,7 @@ class Outline(HTMLParser):
         self.feed(text)
         assert self.open == [], f"left open: {self.open}"
         ids = self.values("id")
-        assert len(ids) == len(set(ids)), "an id twice"
+        assert len(ids) == len(set(ids)), "duplicate ids"
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from logsparse.reporting import report as words
+from logsparse.reporting import words
 from logsparse.reporting.numbers import Interval, Level
 
 

@@ -15,6 +15,7 @@ from logsparse.paper.claims import CLAIMS_TABLE
 from logsparse.paper.figures import EXPERIMENTS
 from logsparse.paper.ledger import Row, best, counted, rows, trials
 from logsparse.paper.shapes import CASE, MARKS, MATCHING
+from logsparse.paper.tables import GRANULARITIES_TABLE, cell, difference
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -73,6 +74,15 @@ def _table_4() -> Iterator[str]:
     yield f"The trials of the paper's model ended after {budget} minutes, at {steps} of {whole} steps"
     took = [f"{float(_here('granularities', case, 'default')['minutes']):.1f}" for case in (SOLAR, M4)]
     yield f"took {took[0]} minutes on solar and {took[1]} on M4"
+    found, traces = (GRANULARITIES_TABLE.recorded(RESULTS), GRANULARITIES_TABLE.traced(RESULTS)[0])
+    paper, other = (cell(found, traces, SOLAR, model) for model in ("paper", "deepar-paper"))
+    assert paper is not None
+    assert other is not None
+    joint = paper.traces["0"]["losses"]["ancestral"]
+    scores = _pair(*(sum(joint[name]) / sum(joint["size"]) for name in ("R0.5", "R0.9")))
+    yield f"joint sample paths of the same network have {scores} on solar"
+    assert paper.flat is False
+    yield f"its R0.5 differs from DeepAR's by {difference(paper, other)} (95 % interval over the seven days)"
 
 
 def _synthetic() -> Iterator[str]:

@@ -81,7 +81,7 @@ def test_weights_are_the_scales_of_the_windows_however_they_are_cut(
     lengths: list[int], context: int, horizon: int, block: int, steps: int, kind: str, empty: bool
 ) -> None:
     panel = random_panel([*lengths, horizon + 1], 0, beyond=3e38, stored=3)
-    if empty:  # some histories have nothing, some have nothing but zeros
+    if empty:  # some histories are empty, some are all zeros
         panel.values[len(panel.values) // 3 : len(panel.values) // 2] = np.nan
         panel.values[len(panel.values) // 2 : len(panel.values) * 2 // 3] = 0
         panel = replace(panel, units=np.geomspace(1, 1e6, len(panel)))
@@ -103,10 +103,10 @@ def test_weights_are_the_scales_of_the_windows_however_they_are_cut(
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_fresh_draws_come_as_often_as_their_scale_says() -> None:
+def test_draws_are_proportional_to_the_scale() -> None:
     candidates = Candidates.of(random_panel([30, 9, 4, 25], 5), 8, 3)
     weights = oracle(candidates)
-    # Windows so rare that the test could not see them would only blur it.
+    # The chi-squared test needs at least five expected draws of each window.
     assert weights.min() / weights.sum() * 200_000 > 5
     pairs = weighted(candidates).draw(200_000, np.random.default_rng(1))
     counts = np.bincount(numbers(candidates, pairs), minlength=len(candidates))
@@ -131,7 +131,7 @@ def test_same_seed_same_draws(make: Callable[[Candidates], Sampler]) -> None:
 
 @pytest.mark.parametrize("make", [weighted, Sampler])
 def test_the_first_of_a_large_batch_are_the_small_batch(make: Callable[[Candidates], Sampler]) -> None:
-    # Were a batch sorted in any way, the first rank would always see the first series.
+    # If batches were sorted, the first rank would always get the first series.
     sampler = make(Candidates.of(random_panel([300, 90], 5), 8, 3))
     large, small = (sampler.draw(size, np.random.default_rng(1)) for size in (500, 20))
     np.testing.assert_array_equal(large.start_B[:20], small.start_B)

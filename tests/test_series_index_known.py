@@ -72,14 +72,14 @@ def test_new_series_are_joined_after_the_known_ones() -> None:
     np.testing.assert_array_equal(again.size_A, joined.size_A)
 
 
-def test_zeros_are_measured_in_the_size_of_their_series_or_else_of_a_typical_one() -> None:
+def test_all_zero_histories_are_scaled_by_the_size_of_their_series_or_of_a_typical_one() -> None:
     known = known_of(sized(0, -3, 8, 100))
     encoded = known.encode(sized(9, 9, 9, 9, ids=("b", "a", "new", "d")))
     assert encoded.units is not None
     assert encoded.units.tolist() == [3, 8, 8, 100]
 
 
-def test_a_panel_of_nothing_but_zeros_has_the_unit_one() -> None:
+def test_an_all_zero_panel_has_the_unit_one() -> None:
     encoded = known_of(sized(0, 0)).encode(sized(0, 5))
     assert encoded.units is not None
     assert encoded.units.tolist() == [1, 1]
@@ -94,7 +94,7 @@ def test_units_follow_the_unit_of_the_data_exactly(power: int, sizes: list[float
     np.testing.assert_array_equal(units[1], units[0] * 2.0 ** (power if any(sizes) else 0))
 
 
-def test_sizes_come_from_what_is_learned_and_from_nothing_after_it() -> None:
+def test_sizes_use_the_training_span_only() -> None:
     panel = sized(2, 5)
     late = replace(panel, values=np.where(np.arange(80) % 40 < 30, panel.values, np.float32(1e30)))
     assert SeriesIndex.of(late, np.array([30, 30])).size_A.tolist() == [2, 5]
@@ -106,7 +106,7 @@ def test_known_sizes_stay_and_new_ones_are_joined() -> None:
     assert (joined.ids, joined.size_A.tolist()) == (("a", "b", "c"), [70, 3, 50])
 
 
-def test_a_model_saved_without_sizes_measures_zeros_in_ones_as_it_learned_them() -> None:
+def test_a_model_saved_without_sizes_keeps_the_scale_of_one_it_was_trained_with() -> None:
     state = known_of(sized(4, 5)).to_dict()
     del state["size"]
     encoded = SeriesIndex.from_dict(state).encode(sized(4, 5))

@@ -9,7 +9,8 @@ import pytest
 
 from logsparse import presets
 from logsparse.attention.pattern import full, local, logsparse, restart
-from logsparse.commands.settings import Changes, settable
+from logsparse.changes import apply, dotted
+from logsparse.commands.settings import read_settings
 from logsparse.config import ModelConfig, TrainConfig
 from logsparse.errors import ConfigError
 
@@ -41,25 +42,25 @@ from logsparse.errors import ConfigError
 )
 def test_a_value_is_read_by_the_type_of_its_field(word: str, value: Any) -> None:
     part, _, name = word.partition("=")[0].rpartition(".")
-    changed = Changes.read([word]).apply(presets.solar())
+    changed = apply(presets.solar(), read_settings([word]))
     assert getattr(getattr(changed, part) if part else changed, name) == value
 
 
 def test_every_field_can_be_set() -> None:
     expected = {f"model.{f.name}" for f in fields(ModelConfig)} | {f"train.{f.name}" for f in fields(TrainConfig)}
-    assert set(settable()) == expected | {"method", "features"}
+    assert set(dotted()) == expected | {"method", "features"}
 
 
 def test_settings_that_depend_on_each_other_are_changed_together() -> None:
     words = ["model.head_width=split", "model.heads=3", "model.width=48", "model.layers=2", "model.patterns=full,full"]
-    changed = Changes.read(words).apply(presets.solar())
+    changed = apply(presets.solar(), read_settings(words))
     assert (changed.model.heads, changed.model.width, changed.model.layer_patterns) == (3, 48, (full(), full()))
 
 
 def test_no_changes_change_nothing_and_the_last_value_wins() -> None:
-    assert not Changes.read([])
-    assert Changes.read([]).apply(presets.wind()) == presets.wind()
-    assert Changes.read(["train.lr=1", "train.lr=2"]).train == {"lr": 2.0}
+    assert read_settings([]) == {}
+    assert apply(presets.wind(), {}) == presets.wind()
+    assert read_settings(["train.lr=1", "train.lr=2"]) == {"lr": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -85,9 +86,9 @@ def test_no_changes_change_nothing_and_the_last_value_wins() -> None:
 )
 def test_a_wrong_value_is_refused_with_a_hint(word: str, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        Changes.read([word])
+        read_settings([word])
 
 
 def test_values_that_contradict_each_other_are_refused_by_the_config() -> None:
     with pytest.raises(ConfigError, match="Split heads need a width that is a multiple of heads"):
-        Changes.read(["model.head_width=split", "model.width=7", "model.heads=2"]).apply(presets.solar())
+        apply(presets.solar(), read_settings(["model.head_width=split", "model.width=7", "model.heads=2"]))

@@ -88,9 +88,9 @@ def test_a_missing_set_has_no_runs_and_is_shown_as_such(tmp_path: Path, monkeypa
     granularities = next(one for one in tables.TABLES_OF_THE_PAPER if one.name == "granularities")
     assert granularities.runs(1, granularities.models) == []
     (table,) = granularities.tables([], {})
-    assert {line[-1] for line in table.lines} == {"the data are not here"}
+    assert {line[-1] for line in table.lines} == {"no data"}
     (line,) = [line for line in table.lines if line[:2] == ["solar, 1 day x 7", "paper"]]
-    assert line[2:] == ["paper's", "-", "0.210/0.082", *"-----", "the data are not here"]
+    assert line[2:] == ["paper's", "-", "0.210/0.082", *"-----", "no data"]
 
 
 def test_of_several_seeds_the_one_with_the_lowest_validation_loss_is_shown(
@@ -117,7 +117,7 @@ def test_a_line_says_what_it_stands_in_for_and_that_its_row_does_not_identify_it
     notes = {line[1]: line[-1] for line in table.lines if line[0] == case}
     assert notes["k=9"] == f"stands in for traffic-c, 1 day x 7; {UNIDENTIFIED}"
     assert notes["k=6"] == "stands in for traffic-c, 1 day x 7"
-    assert notes["k=1"] == "stands in for traffic-c, 1 day x 7; the data are not here"
+    assert notes["k=1"] == "stands in for traffic-c, 1 day x 7; no data"
 
 
 def test_a_set_without_a_past_is_forecast_by_seasonal_naive_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from logsparse.evaluation.bootstrap import Interval
 from logsparse.paper.ledger import COLUMNS, Row
-from logsparse.paper.tables import Cell, Interval, cell, difference, sound
+from logsparse.paper.tables import Cell, cell, difference, sound
 
 DAYS = [f"2016-06-{day:02}" for day in range(1, 29)]
 

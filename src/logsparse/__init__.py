@@ -20,13 +20,18 @@ if TYPE_CHECKING:
     from logsparse.baselines.trmf import TRMF
     from logsparse.config import Config, ModelConfig, TrainConfig
     from logsparse.data.frame import to_panel
+    from logsparse.data.health import Health
     from logsparse.data.panel import Panel
+    from logsparse.diagnostics import Diagnostics
     from logsparse.errors import ConfigError, DataError, LogsparseError, NotFittedError
     from logsparse.evaluation.backtest import backtest
+    from logsparse.evaluation.check import check
+    from logsparse.evaluation.importance import Importance, importance
     from logsparse.evaluation.metrics import crps_samples, score
-    from logsparse.forecast import Diagnostics, Forecast, Forecaster
+    from logsparse.evaluation.what_if import WhatIf, what_if
+    from logsparse.forecast import Forecast, Forecaster
     from logsparse.forecaster import LogSparse
-    from logsparse.registry import load
+    from logsparse.registry import load, register
     from logsparse.reporting.report import report
 
 __version__ = version("logsparse")
@@ -36,6 +41,7 @@ _HOMES = {
     "ConvAttention": "attention.layer",
     "attend": "attention.attend",
     "backtest": "evaluation.backtest",
+    "check": "evaluation.check",
     "Config": "config",
     "ModelConfig": "config",
     "TrainConfig": "config",
@@ -47,16 +53,22 @@ _HOMES = {
     "TRMF": "baselines.trmf",
     "to_panel": "data.frame",
     "Panel": "data.panel",
+    "Health": "data.health",
     "ConfigError": "errors",
     "DataError": "errors",
     "LogsparseError": "errors",
     "NotFittedError": "errors",
-    "Diagnostics": "forecast",
+    "Diagnostics": "diagnostics",
     "Forecast": "forecast",
     "Forecaster": "forecast",
     "LogSparse": "forecaster",
+    "Importance": "evaluation.importance",
+    "importance": "evaluation.importance",
+    "WhatIf": "evaluation.what_if",
+    "what_if": "evaluation.what_if",
     "crps_samples": "evaluation.metrics",
     "load": "registry",
+    "register": "registry",
     "score": "evaluation.metrics",
     "report": "reporting.report",
 }
@@ -76,6 +88,8 @@ __all__ = [
     "Diagnostics",
     "Forecast",
     "Forecaster",
+    "Health",
+    "Importance",
     "LogSparse",
     "LogsparseError",
     "ModelConfig",
@@ -83,15 +97,20 @@ __all__ = [
     "Panel",
     "SeasonalNaive",
     "TrainConfig",
+    "WhatIf",
     "attend",
     "backtest",
+    "check",
     "crps_samples",
+    "importance",
     "load",
     "patterns",
     "presets",
+    "register",
     "report",
     "score",
     "to_panel",
+    "what_if",
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import threading
@@ -14,6 +15,7 @@ import typer
 from logsparse.commands.attend import attend
 from logsparse.commands.backtest import backtest
 from logsparse.commands.check import check
+from logsparse.commands.explain import explain
 from logsparse.commands.fit import fit
 from logsparse.commands.pattern import pattern
 from logsparse.commands.predict import predict
@@ -31,10 +33,21 @@ EXAMPLES: dict[Callable[..., None], str] = {
     backtest: "logsparse backtest model newer.csv --windows 4 -o results.parquet",
     score: "logsparse score results.parquet --by unique_id",
     report: "logsparse report results.parquet --model model -o report.html",
+    explain: "logsparse explain model sales.csv --draw importance.svg",
     attend: "logsparse attend model --series store_12 -o attention.svg",
     pattern: "logsparse pattern logsparse --length 96 --draw pattern.svg",
 }
 """The commands in the order of the help, and an example of each."""
+
+# Arguments of the library that are options of a command, with a value: `freq='15min'`, `quantiles=[0.1, 0.9]`, `freq=`.
+_OPTIONS = (
+    *("id_col", "time_col", "target_col", "freq", "covariates", "static", "tz", "time_format", "dayfirst"),
+    *("horizon", "context", "quantiles", "samples", "method", "until", "future", "on_bad", "minutes", "steps", "seed"),
+    *("windows", "step", "refit", "season", "length"),
+)
+_ARGUMENT = re.compile(rf"\b({'|'.join(_OPTIONS)})=('[^']*'|\[[^]]*\]|True|frame\b|[0-9.]*[0-9])?")
+# What is left of a call then, such as fit(frame, --covariates A,B).
+_CALL = re.compile(r"\b(fit|predict|forecast|backtest)\((?:frame, )?(--[^)]*)\)")
 
 # Without markup, since help texts show some defaults in brackets.
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -75,7 +88,7 @@ def main() -> None:
         _check_arguments(sys.argv[1:])
         status = app(prog_name="logsparse", standalone_mode=False)
     except LogsparseError as error:
-        typer.echo(f"logsparse: {error}", err=True)
+        typer.echo(f"logsparse: {in_options(str(error))}", err=True)
         sys.exit(2)
     except typer.TyperException as error:
         if message := error.format_message().strip():
@@ -91,6 +104,21 @@ def main() -> None:
     if status == STOPPED:
         typer.echo("logsparse: stopped.", err=True)
     sys.exit(status or 0)
+
+
+def in_options(text: str) -> str:
+    """Return an error with its hint in the words of the command: `--id-col` for `id_col=`, `--freq 15min`."""
+    rule, label, hint = text.rpartition(" Hint: ")
+    called = _CALL.sub(lambda call: f"{call[1].replace('forecast', 'predict')} {call[2]}", _ARGUMENT.sub(_option, hint))
+    return rule + label + called
+
+
+def _option(argument: re.Match[str]) -> str:
+    name, value = f"--{argument[1].replace('_', '-')}", argument[2] or ""
+    plain = {"True": "", "frame": "FILE", "[...]": "A,B"}.get(
+        value, value.strip("'[]").replace("', '", ",").replace(", ", ",")
+    )
+    return f"{name} {plain}".rstrip()
 
 
 def _check_arguments(arguments: Sequence[str]) -> None:

@@ -26,19 +26,19 @@ _PLAIN: dict[type, tuple[str, Callable[[Any], bool]]] = {
 }
 
 # Far above what any machine can hold: a typing error is refused at once instead of exhausting the memory.
-_MOST_OF_MODEL = {"layers": 1000, "heads": 1000, "kernel": 100_000, "embedding": 100_000, "width": 100_000}
-_MOST_OF_TRAINING = {
+_MOST = {
+    "layers": 1000,
+    "heads": 1000,
+    "kernel": 100_000,
+    "embedding": 100_000,
+    "width": 100_000,
     "batch": 10**7,
-    "windows": 10**9,
-    "epochs": 10**9,
-    "steps_per_epoch": 10**9,
-    "validate_every": 10**9,
-    "patience": 10**9,
-    "validation_windows": 10**9,
     "seeds": 10**4,
-    "validation_steps": 10**9,
+    "context": 10**6,
+    "horizon": 10**5,
+    **dict.fromkeys(("windows", "epochs", "steps", "steps_per_epoch", "validate_every", "patience"), 10**9),
+    **dict.fromkeys(("validation_windows", "validation_steps"), 10**9),
 }
-_MOST_OF_WINDOW = {"context": 10**6, "horizon": 10**5}
 
 RENAMED = {"held_back": "validation_steps", "look_every": "validate_every"}
 """Settings of `TrainConfig`: name in version 0.1.0 -> name now."""
@@ -49,20 +49,52 @@ def _require(rule: str, holds: bool, got: object, hint: str = "see `help(logspar
         raise ConfigError(rule, got=shown(got), hint=hint)
 
 
-def _require_counts(config: object, most: Mapping[str, int]) -> None:
-    for name, bound in most.items():
-        value = getattr(config, name)
-        _require(f"{name} must be at least 1.", value is None or value >= 1, value)
-        _require(f"{name} must be at most {bound}.", value is None or value <= bound, value)
-
-
 def _settle(config: object) -> None:
-    """Convert every setting to the type of its field, or raise ConfigError.
+    """Convert every setting to the type of its field and check it by itself, or raise ConfigError.
 
     Values of numpy become Python's, lists and arrays become tuples, so that settings compare and go into JSON.
     """
     for name, kind in get_type_hints(type(config)).items():
         object.__setattr__(config, name, _of_kind(name, getattr(config, name), kind))
+    for name in get_type_hints(type(config)):
+        _require_bounds(name, getattr(config, name))
+
+
+def checked(name: str, value: Any, kind: Any) -> Any:
+    """Return the value of one setting as its type, checked by itself; raise ConfigError otherwise."""
+    settled = _of_kind(name, value, kind)
+    _require_bounds(name, settled)
+    return settled
+
+
+def _require_bounds(name: str, value: Any) -> None:
+    if value is None:
+        return
+    if name in _MOST:
+        _require(f"{name} must be at least 1.", value >= 1, value)
+        _require(f"{name} must be at most {_MOST[name]}.", value <= _MOST[name], value)
+    if name in _RULES:
+        rule, holds, *hint = _RULES[name]
+        _require(f"{name} must be {rule}.", holds(value), value, *hint)
+
+
+# What must hold for one setting by itself: the rule, its test, and a hint of its own.
+_RULES: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("lr", "clip", "minutes"), ("above 0", lambda value: value > 0)),
+    **dict.fromkeys(("dropout", "average", "hidden_history"), ("at least 0 and below 1", lambda value: 0 <= value < 1)),
+    "weight_decay": ("at least 0", lambda value: value >= 0),
+    "unknown_series": ("between 0 and 1", lambda value: 0 <= value <= 1),
+    "lags": (
+        "1 and then other numbers of steps from 2 on, each once",
+        lambda lags: lags[:1] == (1,) and len(set(lags)) == len(lags) and min(lags) >= 1,
+        "write lags=(1, 24, 168) for the value before, a day ago and a week ago.",
+    ),
+    "profiles": (
+        "steps and counts such as 24x7, each above 0",
+        lambda profiles: all(re.fullmatch("[1-9][0-9]*x[1-9][0-9]*", profile) for profile in profiles),
+        "write profiles=('24x7', '168x4') for a week of days and a month of weeks.",
+    ),
+}
 
 
 def _of_kind(name: str, value: Any, kind: Any) -> Any:
@@ -180,26 +212,10 @@ class ModelConfig(_Settings):
 
     def __post_init__(self) -> None:
         _settle(self)
-        _require_counts(self, _MOST_OF_MODEL)
         _require(
             "patterns must be one pattern, or one for each layer.",
             len(self.patterns) in (1, self.layers),
             f"{len(self.patterns)} for {self.layers} layers",
-        )
-        _require("dropout must be at least 0 and below 1.", 0 <= self.dropout < 1, self.dropout)
-        _require("unknown_series must be between 0 and 1.", 0 <= self.unknown_series <= 1, self.unknown_series)
-        _require("hidden_history must be at least 0 and below 1.", 0 <= self.hidden_history < 1, self.hidden_history)
-        _require(
-            "lags must be 1 and then other numbers of steps from 2 on, each once.",
-            self.lags[:1] == (1,) and len(set(self.lags)) == len(self.lags) and min(self.lags) >= 1,
-            self.lags,
-            "write lags=(1, 24, 168) for the value before, a day ago and a week ago.",
-        )
-        _require(
-            "profiles must be steps and counts such as 24x7, each above 0.",
-            all(re.fullmatch("[1-9][0-9]*x[1-9][0-9]*", profile) for profile in self.profiles),
-            self.profiles,
-            "write profiles=('24x7', '168x4') for a week of days and a month of weeks.",
         )
         _require_scale(self.likelihood, self.scale)
         split_fits = self.head_width == "full" or (self.width is not None and self.width % self.heads == 0)
@@ -230,8 +246,11 @@ class TrainConfig(_Settings):
         Number of passes over the set; with new windows at every step, how many times `steps_per_epoch` steps.
     steps_per_epoch
         Number of steps per epoch when windows are new at every step.
+    steps
+        Number of steps of the whole training, with which the schedule ends, whatever `epochs` says; None: all epochs.
     validate_every
-        Number of steps between two validations, at most an epoch; the weights with the lowest loss are kept.
+        Number of steps between two validations, at most an epoch, and at most a sixteenth of `steps` if those are
+        given; the weights with the lowest loss are kept.
     weighted
         Whether windows are drawn with probability proportional to their scale.
     loss_on
@@ -277,6 +296,7 @@ class TrainConfig(_Settings):
     windows: int | None = None
     epochs: int = 20
     steps_per_epoch: int = 500
+    steps: int | None = None
     validate_every: int = 100
     weighted: bool = True
     loss_on: Literal["all", "horizon", "both"] = "all"
@@ -295,15 +315,9 @@ class TrainConfig(_Settings):
 
     def __post_init__(self) -> None:
         _settle(self)
-        _require_counts(self, _MOST_OF_TRAINING)
         _require(
             "windows must be at least one batch.", self.windows is None or self.windows >= self.batch, self.windows
         )
-        for name in ("lr", "clip"):
-            _require(f"{name} must be above 0.", getattr(self, name) > 0, getattr(self, name))
-        _require("weight_decay must be at least 0.", self.weight_decay >= 0, self.weight_decay)
-        _require("average must be at least 0 and below 1.", 0 <= self.average < 1, self.average)
-        _require("minutes must be above 0.", self.minutes is None or self.minutes > 0, self.minutes)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -350,7 +364,6 @@ class Config(_Settings):
 
     def __post_init__(self) -> None:
         _settle(self)
-        _require_counts(self, _MOST_OF_WINDOW)
 
     @property
     def length(self) -> int:
@@ -365,7 +378,9 @@ class Config(_Settings):
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain values for JSON."""
         model = {**asdict(self.model), "patterns": [pattern.to_dict() for pattern in self.model.patterns]}
-        return {**asdict(self), "model": model}
+        # Settings that were recorded before there were `steps` stay comparable with those of today.
+        train = {name: value for name, value in asdict(self.train).items() if name != "steps" or value is not None}
+        return {**asdict(self), "model": model, "train": train}
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:

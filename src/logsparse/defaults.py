@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from logsparse.config import Config
 from logsparse.data.calendar import DAY, Freq
 from logsparse.data.features import features_for
 from logsparse.data.panel import Floats, Panel
-from logsparse.errors import ConfigError, DataError
+from logsparse.errors import ConfigError, DataError, shown
 from logsparse.model.likelihood import likelihood
 
 # From this share of exact zeros on, zero has a meaning of its own: night, or no sale.
@@ -32,12 +33,16 @@ _LONGEST = 336
 _FARTHEST_LAG = 40_000
 # Values of a year ago must be nearer than this share of the distance to half a year ago. A higher share would admit
 # mere drift, a lower one would exclude holidays, which are few. A short series may pass by chance; such lags do no
-# harm (docs/LOG.md).
+# harm (docs/RECIPE.md).
 _NEARER = 0.97
 _ONCE_A_YEAR = ("month", "day_of_year")
 _YEAR = 365 * DAY
 # Share of training windows without a history, where static columns can stand in for it.
 _HIDDEN = 0.1
+
+# What x86 and ARM call their instructions for products in bfloat16, in the file where Linux lists them.
+_BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
+_PROCESSOR = Path("/proc/cpuinfo")
 
 log = logging.getLogger("logsparse")
 
@@ -68,19 +73,25 @@ def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
     return replace(config, features=_features(panel), model=model, train=train)
 
 
-def check_agrees(config: object, *, horizon: int, context: int | None) -> None:
-    """Raise ConfigError if `config` is not a Config, or has another horizon or context than those given."""
+def a_config(config: object) -> Config:
+    """Return a Config."""
     if not isinstance(config, Config):
         raise ConfigError(
             "config must be a logsparse.Config.",
-            got=f"{config!r}",
+            got=shown(config),
             hint="use one of logsparse.presets, or Config.from_dict(settings).",
         )
-    for name, asked, there in (("horizon", horizon, config.horizon), ("context", context, config.context)):
-        if asked is not None and asked != there:
+    return config
+
+
+def check_agrees(config: object, *, horizon: int, context: int | None) -> None:
+    """Raise ConfigError if `config` is not a Config, or has another horizon or context than those given."""
+    there = a_config(config)
+    for name, asked, its_own in (("horizon", horizon, there.horizon), ("context", context, there.context)):
+        if asked is not None and asked != its_own:
             raise ConfigError(
-                f"{name} must be the one of the config, if one is given.",
-                got=f"{name}={asked} and a config with {there}",
+                f"{name} must agree with the config.",
+                got=f"{name}={asked} and a config with {its_own}",
                 hint=f"use dataclasses.replace(config, {name}={asked}).",
             )
 
@@ -132,6 +143,25 @@ def warn_of_depth(config: Config) -> None:
             "1 layer" if model.layers == 1 else f"{model.layers} layers",
             ", ".join(map(repr, model.patterns)),
             "no number of layers would" if needed is None else f"it would take {needed} (model.layers)",
+        )
+
+
+def warn_of_precision(precision: str, device: str) -> None:
+    """Log a warning if products in bfloat16 are asked of a processor without instructions for them.
+
+    Only Linux lists the instructions of a processor in a file; elsewhere there is no warning.
+    """
+    if precision != "bfloat16" or device != "cpu":
+        return
+    try:
+        lines = _PROCESSOR.read_text().splitlines()
+    except OSError:
+        return
+    listed = [line.partition(":")[2].split() for line in lines if line.lower().startswith(("flags", "features"))]
+    if listed and not _BFLOAT16 & set(listed[0]):
+        log.warning(
+            "This processor has no instructions for bfloat16 (avx512_bf16, amx_bf16): train.precision=bfloat16 is "
+            "slower here than float32, the default."
         )
 
 

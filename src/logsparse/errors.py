@@ -61,6 +61,15 @@ class DataError(LogsparseError):
             hint=hint or "check the path and the ending of the name.",
         )
 
+    @classmethod
+    def no_history(cls) -> Self:
+        """Return the error for a model that was saved without history and is given none."""
+        return cls(
+            "A model saved without its history must be given one to forecast.",
+            got="no history",
+            hint="predict(frame) with the last steps of each series, or save(history=True).",
+        )
+
 
 class StepUnknownError(DataError):
     """The step cannot be inferred from the data; a caller that knows it can continue."""

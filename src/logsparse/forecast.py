@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import base64
-import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
@@ -14,26 +13,32 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logsparse.data.columns import ID, TIME, Columns, ColumnSpec, validate_columns
-from logsparse.data.frame import Data, to_panel
+from logsparse.data.columns import Columns, ColumnSpec, result_names
+from logsparse.data.findings import screen
+from logsparse.data.frame import Data, read_panel, refuse_empty
 from logsparse.data.grid import to_native
+from logsparse.data.health import Health, OnBad, warn
 from logsparse.data.later import NewSeries, add_new, find_new, join_like, read_like, refuse_new
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.series_index import check_columns, pack_panel, unpack_panel
-from logsparse.data.times import When, clock_time, stamps
+from logsparse.data.times import When, stamps
+from logsparse.diagnostics import Diagnostics
 from logsparse.errors import ConfigError, DataError, NotFittedError, a_path, shown, suggest, whole
-from logsparse.params import LEVELS, Levels, Parameters, check_levels
+from logsparse.params import LEVELS, Levels, Parameters, check_levels, steps_asked
+from logsparse.plots import plot
 from logsparse.process import refuse_forked
+from logsparse.saved import Saved
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from logsparse.folder import ModelFolder
 
 _LONGEST_HORIZON = 100_000
+# What other modules and subclasses call, and tab completion leaves out.
+_INTERNAL = {"changeable", "check", "check_quantiles", "history", "input_delays", "kind", "learned_until", "point_only",
+             "read_settings", "restored", "screened", "settings", "summaries"}  # fmt: skip
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Forecast:
     """Mean, quantiles and, on request, sample paths of the steps after the end of each series.
 
@@ -46,7 +51,7 @@ class Forecast:
     mean
         Array (series, step).
     levels
-        Quantile levels in rising order.
+        Quantile levels in ascending order.
     quantiles
         Array (series, level, step).
     samples
@@ -82,9 +87,7 @@ class Forecast:
 
     def _repr_html_(self) -> str:
         """Return the picture of the first series and the first rows of the table, for notebooks."""
-        file = io.BytesIO()
-        self.plot().savefig(file, format="png", dpi=100)
-        picture = base64.b64encode(file.getvalue()).decode()
+        picture = base64.b64encode(self.plot()._repr_png_()[0]).decode()
         head = self.table().head(10)._repr_html_()
         return f'<p>{self!r}</p><img alt="{self!r}" src="data:image/png;base64,{picture}">{head}'
 
@@ -107,14 +110,23 @@ class Forecast:
         check_levels([level])
         return np.quantile(self.samples, level, axis=1).astype(np.float32)
 
+    def first(self, steps: int) -> Forecast:
+        """Return the forecast of the first steps only."""
+        paths = None if self.samples is None else self.samples[:, :, :steps]
+        return replace(self, mean=self.mean[:, :steps], quantiles=self.quantiles[:, :, :steps], samples=paths)
+
     def table(self) -> pl.DataFrame:
-        """Return a polars frame, one row per series and step: unique_id, ds, mean, one column per quantile."""
+        """Return a polars frame, one row per series and step: id, time, mean, one column per quantile.
+
+        The id and time columns have the names that they had in the data; unique_id and ds after a wide table.
+        """
         panel, (series, horizon) = self.panel, self.mean.shape
         steps = panel.lengths[:, None] + np.arange(horizon)
         times = panel.freq.add(np.repeat(panel.starts, horizon), steps.ravel())
+        id_col, time_col, _ = result_names(panel.origin)
         columns: dict[str, Any] = {
-            ID: pl.Series(list(panel.ids))[np.repeat(np.arange(series), horizon)],
-            TIME: stamps(panel, times),
+            id_col: pl.Series(list(panel.ids))[np.repeat(np.arange(series), horizon)],
+            time_col: stamps(panel, times),
             "mean": self.mean.ravel(),
         }
         columns |= {f"q{level:g}": self.quantiles[:, i].ravel() for i, level in enumerate(self.levels)}
@@ -124,65 +136,10 @@ class Forecast:
         """Return the table as a frame of the library that the data came in."""
         return to_native(self.table(), self.panel.origin.library)
 
-    def plot(self, series: SeriesId | None = None, *, history: int | None = None) -> Figure:
-        """Draw the median and the central intervals of one series after the end of its history.
-
-        Parameters
-        ----------
-        series
-            Id of the series; the first one if left out. ConfigError is raised for one that was not forecast.
-        history
-            Number of past steps to show; three horizons if left out.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            The figure; `figure.savefig("forecast.png")` writes it.
-        """
-        from logsparse.pictures import INK, draw_fan, new_figure
-
-        if series is not None and series not in self.panel.ids:
-            raise ConfigError(
-                "A plot must be of a series that was forecast.",
-                got=f"{series!r}",
-                hint=suggest(series, self.panel.ids, f"name one such as {self.panel.ids[0]!r}."),
-            )
-        row = self.panel.ids.index(self.panel.ids[0] if series is None else series)
-        horizon, length = self.mean.shape[1], int(self.panel.lengths[row])
-        asked = 3 * horizon if history is None else whole("history", history, hint="count the steps to show.")
-        past = min(length, asked)
-        steps = np.arange(length - past, length + horizon)
-        times = stamps(self.panel, self.panel.freq.add(np.full_like(steps, self.panel.starts[row]), steps)).to_numpy()
-        figure, axes = new_figure()
-        axes.plot(times[:past], self.panel[row][length - past :], color=INK, linewidth=1.2, label="history")
-        draw_fan(axes, times[past:], self.levels, self.quantiles[row])
-        axes.set_title(str(self.panel.ids[row]), loc="left", fontsize=10, parse_math=False)
-        axes.legend(frameon=False, ncols=4, fontsize=8, loc="upper left")
-        return figure
+    plot = plot
 
 
-@dataclass(frozen=True)
-class Diagnostics:
-    """Evidence for a report, as `Forecaster.diagnostics` returns it.
-
-    Parameters
-    ----------
-    settings, losses, attention
-        Settings by name; one row per validation (step, seconds, nll, validation_nll); a figure, or None.
-
-    Examples
-    --------
-    >>> import logsparse as ls
-    >>> ls.SeasonalNaive(horizon=24).diagnostics().settings
-    {'horizon': 24, 'season': None}
-    """
-
-    settings: dict[str, Any]
-    losses: list[dict[str, float]] = field(default_factory=list)
-    attention: Figure | None = None
-
-
-class Forecaster(Parameters, ABC):
+class Forecaster(Parameters, Saved, ABC):
     """Interface of every forecaster: `fit`, then `predict` or `forecast`.
 
     A subclass stores its parameters in `__init__`, checks them in `check`, learns in `_fit` and forecasts in
@@ -216,6 +173,10 @@ class Forecaster(Parameters, ABC):
     def __init__(self, horizon: int) -> None:
         self.horizon = horizon
 
+    def __dir__(self) -> list[str]:
+        """Return the names that are for users, and special ones."""
+        return [name for name in super().__dir__() if name not in _INTERNAL and (name[0] != "_" or name[:2] == "__")]
+
     @abstractmethod
     def _fit(self, panel: Panel) -> None: ...
 
@@ -241,7 +202,8 @@ class Forecaster(Parameters, ABC):
 
     def learned_until(self) -> dict[SeriesId, int]:
         """Return the time of the last step learned from, per series, on the panel's clock."""
-        return dict(zip(self.panel_.ids, self.panel_.ends().tolist(), strict=True))
+        panel = self._read(None)
+        return dict(zip(panel.ids, panel.ends().tolist(), strict=True))
 
     def check(self) -> None:
         """Raise ConfigError for a parameter with a wrong value; keep the others as plain Python values."""
@@ -271,8 +233,8 @@ class Forecaster(Parameters, ABC):
         until
             Time of the last step to use; each series' end if left out.
         **columns
-            Which columns mean what: `id_col`, `time_col`, `target_col`, `freq`, `covariates`, `past_covariates`,
-            `static`.
+            Which columns mean what, and how times are written, as for `to_panel`: `id_col`, `time_col`, `target_col`,
+            `freq`, `covariates`, `past_covariates`, `static`, `tz`, `time_format`, `dayfirst`.
 
         Returns
         -------
@@ -291,7 +253,12 @@ class Forecaster(Parameters, ABC):
         return self
 
     def forecast(
-        self, data: Data | None = None, *, quantiles: Levels | None = None, future: Data | None = None
+        self,
+        data: Data | None = None,
+        *,
+        horizon: int | None = None,
+        quantiles: Levels | None = None,
+        future: Data | None = None,
     ) -> Forecast:
         """Forecast the `horizon` steps after the end of each series.
 
@@ -299,6 +266,8 @@ class Forecaster(Parameters, ABC):
         ----------
         data
             History to forecast from, with the columns of `fit`; the fitted data if left out.
+        horizon
+            Number of steps to return, at most that of the model, which it is if left out; the numbers are the same.
         quantiles
             Levels between 0 and 1; 0.1, 0.2, ... 0.9 if left out.
         future
@@ -316,31 +285,68 @@ class Forecaster(Parameters, ABC):
             Before `fit`, or if a level, a parameter or the data break a rule.
         """
         levels = self.check_quantiles(quantiles)
-        return self._forecast(self.history(data, future), levels)
+        self.check()
+        steps = steps_asked(horizon, self.horizon)
+        return self._forecast(self.history(data, future, steps), levels).first(steps)
 
-    def predict(self, data: Data | None = None, *, quantiles: Levels | None = None, future: Data | None = None) -> Any:
+    def predict(
+        self,
+        data: Data | None = None,
+        *,
+        horizon: int | None = None,
+        quantiles: Levels | None = None,
+        future: Data | None = None,
+        on_bad: OnBad = "warn",
+    ) -> Any:
         """Forecast as `forecast` does, and return a frame without samples.
 
-        Parameters and errors are those of `forecast`.
+        Parameters
+        ----------
+        data, horizon, quantiles, future
+            As for `forecast`, whose errors are raised here too.
+        on_bad
+            Series whose data have a bad finding (see `check`) are forecast, and one line is logged ("warn"), are left
+            out ("skip"), or raise DataError ("fail").
 
         Returns
         -------
         frame
-            Of the library that the data came in: unique_id, ds, mean, q0.1 ... q0.9, one row per series and step.
+            Of the library that the data came in: unique_id, ds (or their names in the data), mean, q0.1 ... q0.9, one
+            row per series and step.
         """
         levels = self.check_quantiles(quantiles)
-        (summary,) = self.summaries([self.history(data, future)], levels)
-        return summary.frame()
+        self.check()
+        steps = steps_asked(horizon, self.horizon)
+        past, health = self.screened(data, on_bad)
+        warn(health, on_bad)
+        (summary,) = self.summaries([self.history(past, future, steps)], levels)
+        return summary.first(steps).frame()
+
+    def screened(self, data: Data | None, on_bad: OnBad) -> tuple[Panel, Health]:
+        """Return the data to forecast from, without the series that `on_bad` leaves out, and what was found."""
+        return screen(self._past(data), self.panel_, self.learned_until(), on_bad)
 
     def summaries(self, histories: Sequence[Panel], levels: tuple[float, ...]) -> Iterator[Forecast]:
         """Forecast each history; a subclass may leave out samples, or forecast all histories at once."""
         return (self._forecast(history, levels) for history in histories)
 
-    def _read(self, data: Data | None) -> Panel:
-        """Return the data as a panel, read as the fitted ones were; None: the fitted panel."""
+    def _read(self, data: Data | None, **columns: Unpack[Columns]) -> Panel:
+        """Return the data as a panel, read as the fitted ones were unless `columns` differ; None: the fitted panel.
+
+        Series without any value are kept.
+        """
+        self.check()
         if not hasattr(self, "panel_"):
             raise NotFittedError(self)
-        return self.panel_ if data is None else read_like(data, self.panel_, self.columns_)
+        used: Columns = {**self.columns_, **columns}
+        return self.panel_ if data is None else read_like(self.panel_, data, **used)
+
+    def _past(self, data: Data | None) -> Panel:
+        """Return what `_read` does, or raise if the model was saved without its history and is given none."""
+        panel = self._read(data)
+        if data is None and np.isnan(panel.values).all():
+            raise DataError.no_history()
+        return panel
 
     def save(self, path: str | Path, *, history: bool = True) -> None:
         """Write the fitted model as a folder that `logsparse.load` reads on any machine.
@@ -384,18 +390,20 @@ class Forecaster(Parameters, ABC):
         settings = cls.read_settings(written.config["settings"])
         for name, value in changed.items():
             if name not in cls.changeable:
-                free, other = ", ".join(cls.changeable) or "nothing", suggest(name, cls.changeable, "leave it out.")
-                raise ConfigError(
-                    f"Of a saved {cls.__name__} {free} can be changed on loading.",
-                    got=f"{name}={value!r}",
-                    hint="fit again for another one." if name in settings else other,
-                )
+                free = f"Only {', '.join(cls.changeable)}" if cls.changeable else "Nothing"
+                rule = f"{free} of a saved {cls.__name__} can be changed on loading."
+                other = suggest(name, cls.changeable, "leave it out.")
+                hint = "fit again for another one." if name in settings else other
+                raise ConfigError(rule, got=f"{name}={shown(value)}", hint=hint)
         self = cls(**{**settings, **changed})
         self.check()
         saved = None if written.history is None else as_arrays(written.history)
         self.panel_ = unpack_panel(written.series["panel"], saved)
         self.columns_ = written.config["columns"]
-        check_columns(ColumnSpec.of(self.columns_), self.panel_, history=written.history is not None)
+        spec = ColumnSpec.of(self.columns_)
+        check_columns(spec, self.panel_, history=written.history is not None)
+        if "names" not in written.series["panel"]["origin"] and self.panel_.origin.layout == "long":  # of 0.1.0
+            self.panel_ = replace(self.panel_, origin=replace(self.panel_.origin, names=spec.names))
         self._restore(written.series["learned"], as_arrays(written.weights))
         return self
 
@@ -408,29 +416,20 @@ class Forecaster(Parameters, ABC):
         """Return the parameters of the constructor that `settings` was made from."""
         return dict(written)
 
-    def history(self, data: Data | None = None, future: Data | None = None) -> Panel:
-        """Return the panel to forecast from: the fitted one, or `data`, with the future values of its covariates."""
-        self.check()
-        panel = self._read(data)
-        if data is None and np.isnan(panel.values).all():
-            raise DataError(
-                "A model that was saved without history forecasts from one that is given.",
-                got="no history",
-                hint="predict(frame) with the last steps of each series, or save(history=True).",
-            )
+    def history(self, data: Data | None = None, future: Data | None = None, steps: int | None = None) -> Panel:
+        """Return the panel to forecast from: the fitted one, or `data`, with the future values of its covariates.
+
+        They must be known for the first `steps`, the whole horizon if left out; no earlier step depends on the others.
+        """
+        panel = self._past(data)
+        refuse_empty(panel)
         new = None if future is None else find_new(panel, self.learned_until(), future, **self.columns_)
         if new is not None:
             self._check_new(new)
             panel = add_new(panel, new, self.horizon)
-        if future is not None and not panel.ahead and new is None:
-            raise ConfigError(
-                "Future values are for covariates named at fit.",
-                got="future=, and no covariates",
-                hint="fit(frame, covariates=[...]) first, or leave future= out.",
-            )
-        if panel.ahead:
-            panel = join_like(panel, future, self.horizon, self.columns_)
-        return panel
+        if not panel.ahead and (future is None or new is not None):
+            return panel
+        return join_like(panel, future, steps or self.horizon, self.columns_).reaching(self.horizon)
 
     def _check_new(self, new: NewSeries) -> None:
         """Raise for series without a history; a forecaster that is trained on such series overrides this."""
@@ -439,10 +438,3 @@ class Forecaster(Parameters, ABC):
     def diagnostics(self) -> Diagnostics:
         """Return the settings; a forecaster that is trained adds its losses and a picture of its attention."""
         return Diagnostics(self.settings())
-
-
-def read_panel(data: Data, until: When | None, columns: Columns) -> tuple[Panel, Columns]:
-    """Return the data up to `until` as a panel, and the columns that were named, checked."""
-    given = validate_columns(columns)
-    panel = to_panel(data, **given)
-    return (panel if until is None else panel.until(clock_time(panel, until))), given

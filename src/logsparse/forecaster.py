@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from logsparse.attention.maps import Attention, attention_of
-from logsparse.config import Config, Method
+from logsparse.changes import apply, check_setting
+from logsparse.config import Config
+from logsparse.configured import Configured
 from logsparse.data.calendar import Freq
 from logsparse.data.columns import Columns
 from logsparse.data.features import Features
-from logsparse.data.frame import Data, to_panel
-from logsparse.data.later import NewSeries, refuse_new
+from logsparse.data.frame import Data, read_panel, refuse_empty
+from logsparse.data.later import NewSeries, read_like, refuse_new
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.sampler import Pairs
 from logsparse.data.series_index import SeriesIndex
 from logsparse.data.times import When, clock_time
 from logsparse.data.windows import Windows
-from logsparse.defaults import check_agrees, recommend, seen_values, warn_of_depth
-from logsparse.errors import ConfigError, NotFittedError, a_path, above_zero, truth, whole
-from logsparse.forecast import Diagnostics, Forecast, Forecaster, read_panel
-from logsparse.learned import Learned, Plan, encode
+from logsparse.defaults import recommend, seen_values, warn_of_depth, warn_of_precision
+from logsparse.diagnostics import Diagnostics
+from logsparse.errors import ConfigError, a_path
+from logsparse.forecast import Forecast
+from logsparse.learned import Learned, Plan, check_horizon, encode
 from logsparse.model.network import Network
 from logsparse.model.sample import Sampled, Sampling, sample
 from logsparse.model.transformer import Transformer
@@ -36,21 +40,19 @@ from logsparse.progress import Progress
 from logsparse.train.batches import TrainingSet, learned_from, looks_back, windows_of
 from logsparse.train.checkpoint import lock_seeds, seed_folder
 from logsparse.train.distributed import device_named, join
-from logsparse.train.loop import Training, TrainingHistory, best_of
-
-if TYPE_CHECKING:
-    from logsparse.folder import ModelFolder
+from logsparse.train.loop import INTERRUPTED, Training, TrainingHistory, best_of
 
 # W windows, S series, H steps of the horizon, Q quantile levels, N sample paths
 
 # Fine-tuning starts from good weights: its learning rate is a tenth of the first one.
 _GENTLER = 0.1
-# Largest seed: torch's generators take 64 bits, and several seeds may follow one another.
-_SEEDS = 2**62
-_MOST_PATHS = _LONGEST_CONTEXT = 100_000
+# Settings that decide how far back a network sees.
+_REACH = {"layers", "patterns", "lags"}
+
+log = logging.getLogger("logsparse")
 
 
-class LogSparse(Forecaster):
+class LogSparse(Configured):
     """Forecast many related series with the LogSparse Transformer of Li et al. (NeurIPS 2019).
 
     One network is trained on all series. Without `config`, settings follow from the data: see `config_` after `fit`.
@@ -63,80 +65,53 @@ class LogSparse(Forecaster):
     context
         Number of past steps the network sees; from the frequency and the lengths of the series if left out.
     config
-        All settings of network and training: a `Config`, such as those of `logsparse.presets`.
-    seed
-        Seed of initial weights, training windows and sample paths.
-    device
-        "auto" (a GPU if there is one), "cpu" or "cuda".
+        All settings of network and training: a `Config`, such as those of `logsparse.presets`; those that follow from
+        the data if left out.
+    steps
+        Number of training steps, with which the schedule of the learning rate ends; those of the config if left out.
     minutes
         Time limit for the training of one seed; none if left out.
+    seed
+        Seed of initial weights, training windows and sample paths.
     samples
         Number of sample paths that `forecast` draws and keeps; if left out, as many as the quantiles need, not kept.
-    verbose
-        Whether to show progress.
+    **settings
+        `device`: "auto" (a GPU if there is one), "cpu" or "cuda". `verbose`: whether to show progress. Any field of
+        `ModelConfig` and `TrainConfig`, `method` and `features`, such as `layers=2, dropout=0.1`: they replace those
+        of the config, or those that follow from the data.
 
     Attributes
     ----------
     config_, history_, network_, features_, series_index_, panel_
         After `fit`: all settings, losses by step, the torch module, its calendar features, known series, the data.
+        `history_.warning` is a sentence if the training was too short, else None.
 
     Raises
     ------
     ConfigError
-        At `fit`, not here, if a parameter has a wrong value.
+        If one of `settings` is unknown or has a wrong value; at `fit`, not here, for the other parameters and for
+        settings that contradict each other.
 
     Examples
     --------
-    A few steps of training, to be quick; leave `config` out for a useful model:
+    Two steps of training, to be quick; leave `steps` out for a useful model:
 
     >>> import polars as pl
     >>> import logsparse as ls
     >>> frame = pl.DataFrame({"unique_id": "a", "ds": range(70), "y": [float(t % 7) for t in range(70)]})
-    >>> config = ls.Config(context=14, horizon=3, train=ls.TrainConfig(batch=4, epochs=1, steps_per_epoch=2))
-    >>> model = ls.LogSparse(horizon=3, config=config, verbose=False).fit(frame)
+    >>> model = ls.LogSparse(horizon=3, context=14, steps=2, layers=2, batch=4, verbose=False).fit(frame)
+    >>> model.config_.model.layers
+    2
     >>> model.predict(quantiles=[0.1, 0.9]).columns
     ['unique_id', 'ds', 'mean', 'q0.1', 'q0.9']
     """
 
-    changeable = ("seed", "device", "minutes", "samples", "method", "verbose")
-    config_: Config
+    input_delays: Mapping[str, int] | None = None
+    """Steps by which inputs of the network are read too early, by name; `importance` sets it in a copy."""
     series_index_: SeriesIndex
     features_: Features
     network_: Network
     history_: TrainingHistory
-
-    def __init__(
-        self,
-        horizon: int,
-        *,
-        context: int | None = None,
-        config: Config | None = None,
-        seed: int = 0,
-        device: str = "auto",
-        minutes: float | None = None,
-        samples: int | None = None,
-        verbose: bool = True,
-    ) -> None:
-        super().__init__(horizon)
-        self.context, self.config, self.seed = context, config, seed
-        self.device, self.minutes, self.samples, self.verbose = device, minutes, samples, verbose
-
-    def check(self) -> None:
-        super().check()
-        if self.samples is not None:
-            hint = "leave it out for as many as accurate quantiles need."
-            self.samples = whole("samples", self.samples, most=_MOST_PATHS, hint=hint)
-        self.seed = whole("seed", self.seed, least=0, most=_SEEDS, hint="any small whole number will do.")
-        if self.context is not None:
-            hint = "count the steps of history the model sees."
-            self.context = whole("context", self.context, most=_LONGEST_CONTEXT, hint=hint)
-        if self.minutes is not None:
-            self.minutes = above_zero("minutes", self.minutes, hint="leave it out for no limit.")
-        self.verbose = truth("verbose", self.verbose)
-        device = device_named(self.device)
-        self.device = "auto" if self.device == "auto" else str(device)
-        if self.config is not None:
-            check_agrees(self.config, horizon=self.horizon, context=self.context)
 
     def fit(
         self,
@@ -162,8 +137,8 @@ class LogSparse(Forecaster):
         validation
             Other series to validate with; the last part of each series if left out.
         **columns
-            Which columns mean what: `id_col`, `time_col`, `target_col`, `freq`, `covariates`, `past_covariates`,
-            `static`.
+            Which columns mean what, and how times are written, as for `to_panel`: `id_col`, `time_col`, `target_col`,
+            `freq`, `covariates`, `past_covariates`, `static`, `tz`, `time_format`, `dayfirst`.
 
         Returns
         -------
@@ -200,14 +175,21 @@ class LogSparse(Forecaster):
         """
         self.check()
         panel, given = read_panel(data, until, columns)
-        other = None if validation is None else to_panel(validation, **given)
-        config = self.config or self._default_config(panel)
-        if self.minutes is not None:
-            config = replace(config, train=replace(config.train, minutes=self.minutes))
+        other = None if validation is None else read_like(panel, validation, **given)
+        config = self._configured(self.config or self._default_config(panel))
         build = partial(self._network, freq=panel.freq)
         return Plan.of(panel, other, given, config, build, made_by=self.clone(), seed=self.seed)
 
-    def fine_tune(self, data: Data, *, until: When | None = None, folder: str | Path | None = None) -> Self:
+    def fine_tune(
+        self,
+        data: Data,
+        *,
+        until: When | None = None,
+        folder: str | Path | None = None,
+        steps: int | None = None,
+        minutes: float | None = None,
+        lr: float | None = None,
+    ) -> Self:
         """Continue training on new data, which may have new series.
 
         Parameters
@@ -218,6 +200,12 @@ class LogSparse(Forecaster):
             Time of the last step to use; each series' end if left out.
         folder
             Where to write checkpoints; an interrupted training resumes there.
+        steps
+            Number of training steps; as many as for `fit` if left out.
+        minutes
+            Time limit; that of `fit` if it and `steps` are left out.
+        lr
+            Highest learning rate; a tenth of that of `fit` if left out.
 
         Returns
         -------
@@ -231,24 +219,31 @@ class LogSparse(Forecaster):
         """
         self.check()
         run = None if folder is None else _run_folder(folder)
+        limits = {"steps": steps, "minutes": self.minutes if minutes is steps is None else minutes, "lr": lr}
+        given = {name: check_setting(name, value) for name, value in limits.items() if value is not None}
         panel = self._read(data)
+        refuse_empty(panel)
         if until is not None:
             panel = panel.until(clock_time(panel, until))
         known = self.series_index_.joined(panel, learned_from(panel, self.config_))
         encoded = encode(known, panel)
         network = self._network(self.config_, len(self.features_), known, panel.freq)
         network.copy_weights(self.network_)
-        train = replace(self.config_.train, lr=_GENTLER * self.config_.train.lr, seeds=1, minutes=self.minutes)
-        gentle = replace(self.config_, train=train)
+        usual = self.config_.train
+        gentle = apply(self.config_, {"lr": _GENTLER * usual.lr, "seeds": 1, "minutes": None, **given})
         network.check(torch.from_numpy(seen_values(panel)))
-        self._train(TrainingSet.of(encoded, gentle, self.features_), gentle, lambda _seed: network, run)
+        # Steps that an earlier training lacked are still to be taken: a few more do not make up for them.
+        before = self.history_
+        lacking = (before.planned or 0) - before.steps if before.warning else 0
+        self._train(TrainingSet.of(encoded, gentle, self.features_), gentle, lambda _seed: network, run, lacking)
         self.series_index_, self.panel_ = known, panel
         return self
 
     def _fit(self, panel: Panel, plan: Plan | None = None, folder: Path | None = None) -> None:
         plan = self.plan(panel) if plan is None else plan
         config, known, features = plan.config, plan.known, plan.data.features
-        if self.config is not None and isinstance(plan.network, Transformer):
+        chosen = self.config is not None or _REACH & self._changes().keys()
+        if chosen and isinstance(plan.network, Transformer):
             warn_of_depth(config)
 
         def fresh(seed: int) -> Network:
@@ -270,9 +265,15 @@ class LogSparse(Forecaster):
         return Transformer(config.model, length=config.length, features=features, series=len(known.ids), static=static)
 
     def _train(
-        self, data: TrainingSet, config: Config, make: Callable[[int], Network], folder: Path | None = None
+        self,
+        data: TrainingSet,
+        config: Config,
+        make: Callable[[int], Network],
+        folder: Path | None = None,
+        lacking: int = 0,
     ) -> None:
         seeds = range(self.seed, self.seed + config.train.seeds)
+        warn_of_precision(config.train.precision, device_named(self.device).type)
         # All ranks write as one: the first holds the lock.
         with join(device_named(self.device)) as ranks, lock_seeds(folder if ranks.leads else None, seeds):
 
@@ -282,15 +283,21 @@ class LogSparse(Forecaster):
 
             best = best_of(run, seeds)
         self.network_, self.history_ = best.network, best.history
+        if lacking > best.steps:
+            before = "" if best.history.ended == INTERRUPTED else f", after a training that lacked {lacking:,}"
+            self.history_ = replace(best.history, planned=lacking, ended=best.history.ended + before)
+        if self.history_.warning and ranks.leads:
+            log.warning(self.history_.warning)
         self.network_.fill_unknown()
 
     def _learned(self) -> list[str]:
         if not hasattr(self, "panel_"):
             return []
         history, count = self.history_, sum(weight.numel() for weight in self.network_.parameters())
-        steps = f"{int(history.rows[-1]['step']) if history.rows else 0:_} steps trained"
+        steps = f"{history.steps:_} of {history.planned:_}" if history.warning else f"{history.steps:_}"
         loss = [] if history.best is None else [f"validation loss {history.best:.4f}"]
-        return [*super()._learned(), f"{count:_} parameters", steps, *loss]
+        course = ["which was still falling"] if history.warning and history.falling else []
+        return [*super()._learned(), f"{count:_} parameters", f"{steps} steps trained", *loss, *course]
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return Learned(self.config_, self.series_index_, self.features_, self.history_, self.network_).pack()
@@ -302,8 +309,14 @@ class LogSparse(Forecaster):
 
     def learned_until(self) -> dict[SeriesId, int]:
         """Return the time of the last step learned from, per series, fine-tuning included."""
+        last = super().learned_until()
         known = dict(zip(self.series_index_.ids, self.series_index_.end_A.tolist(), strict=True))
-        return {name: max(end, known.get(name, end)) for name, end in {**known, **super().learned_until()}.items()}
+        return {name: max(end, known.get(name, end)) for name, end in {**known, **last}.items()}
+
+    def _read(self, data: Data | None, **columns: Unpack[Columns]) -> Panel:
+        panel = super()._read(data, **columns)
+        check_horizon(self.horizon, self.config_)
+        return panel
 
     def _remembered(self) -> int:
         return self.config_.context + looks_back(self.config_)
@@ -314,17 +327,6 @@ class LogSparse(Forecaster):
             refuse_new(
                 new, "The model must be trained on hidden histories (model.hidden_history).", described=described
             )
-
-    def settings(self) -> dict[str, Any]:
-        """Return the parameters as plain JSON."""
-        config = None if self.config is None else json.loads(json.dumps(self.config.to_dict()))
-        return {**super().settings(), "config": config}
-
-    @classmethod
-    def read_settings(cls, written: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters of the constructor that `settings` was made from."""
-        config = written["config"]
-        return {**written, "config": None if config is None else Config.from_dict(config)}
 
     def attention(
         self,
@@ -372,35 +374,8 @@ class LogSparse(Forecaster):
         picture = self.attention().plot() if seen and isinstance(self.network_, Transformer) else None
         return Diagnostics({**self.settings(), "config": config}, self.history_.rows, picture)
 
-    @property
-    def method(self) -> Method:
-        """Way of forecasting, from `config_`; may be set to another one that the same training serves."""
-        if not hasattr(self, "config_"):
-            raise NotFittedError(self)
-        return self.config_.method
-
-    @method.setter
-    def method(self, method: Method) -> None:
-        changed = replace(self.config_, method=method)
-        trained = "two-way and direct" if self.config_.masks_future_lags else "ancestral and mean-path"
-        if changed.masks_future_lags != self.config_.masks_future_lags:
-            raise ConfigError(
-                "A network forecasts as it was trained to: by two-way or direct, or by ancestral or mean-path.",
-                got=f"{method} of a network trained for {trained}",
-                hint=f"fit it with method={method!r} in its config.",
-            )
-        self.config_ = changed
-
-    @classmethod
-    def restored(cls, written: ModelFolder, *, method: Method | None = None, **changed: Any) -> Self:
-        """Return the forecaster that was saved, with some of its `changeable` parameters, or its method, changed."""
-        self = super().restored(written, **changed)
-        if method is not None:
-            self.method = method
-        return self
-
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
-        if self.samples is not None and self.method == "direct":
+        if self.samples is not None and self.config_.method == "direct":
             raise ConfigError(
                 "The method direct forecasts each step by itself: it has no sample paths.",
                 got=f"samples={self.samples}",
@@ -426,10 +401,10 @@ class LogSparse(Forecaster):
             yield Forecast(panel, found.mean_WH[part], levels, found.quantiles_WQH[part])
 
     def _sample(self, panel: Panel, pairs: Pairs, levels: tuple[float, ...], *, keep_paths: bool) -> Sampled:
-        needed = self.network_.paths_needed(levels, self.method)
+        needed = self.network_.paths_needed(levels, self.config_.method)
         # Exact quantiles need no paths: those are drawn only to be kept.
         paths = self.samples if self.samples is not None and (keep_paths or needed) else needed
-        ask = Sampling(paths=paths, levels=levels, method=self.method, seed=self.seed, keep_paths=keep_paths)
+        ask = Sampling(paths=paths, levels=levels, method=self.config_.method, seed=self.seed, keep_paths=keep_paths)
         with Progress("forecasting", len(pairs), verbose=self.verbose) as progress:
             return sample(self._placed(), self._windows(panel), pairs, ask, report=progress.step)
 
@@ -441,7 +416,7 @@ class LogSparse(Forecaster):
         return self.network_
 
     def _windows(self, panel: Panel) -> Windows:
-        return windows_of(encode(self.series_index_, panel), self.features_, self.config_)
+        return windows_of(encode(self.series_index_, panel), self.features_, self.config_, self.input_delays)
 
 
 def _run_folder(folder: Any) -> Path:

@@ -18,9 +18,9 @@ from logsparse.data.features import Features
 from logsparse.data.panel import Panel
 from logsparse.data.series_index import SeriesIndex
 from logsparse.defaults import check_reach, check_size, seen_values
-from logsparse.errors import ConfigError
+from logsparse.errors import ConfigError, DataError
 from logsparse.model.network import Network
-from logsparse.params import Parameters
+from logsparse.params import Parameters, same
 from logsparse.storage import InvalidContentError, entries, require, whole_number
 from logsparse.train.batches import Draws, TrainingSet, learned_from
 from logsparse.train.checkpoint import check_tensors
@@ -31,7 +31,7 @@ Build = Callable[[Config, int, SeriesIndex], Network]
 """Settings, number of features, known series -> a network with arbitrary weights."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Plan:
     """Prepared data and settings of a training: `LogSparse.plan` returns it, `LogSparse.fit` takes it."""
 
@@ -64,6 +64,12 @@ class Plan:
         if validation is None:
             data = TrainingSet.of(encoded, config)
         else:
+            if validation.freq != panel.freq:
+                raise DataError(
+                    "Validation data must have the step of the training data.",
+                    got=f"steps of {validation.freq} and of {panel.freq}",
+                    hint="resample them, or leave validation= out.",
+                )
             data = TrainingSet.of_two(encoded, encode(known, validation), config)
         check_reach(config, panel)
         network = without_weights(build, config, len(data.features), known)
@@ -83,8 +89,7 @@ class Plan:
     @property
     def steps(self) -> int:
         """Number of training steps, if nothing stops the training before."""
-        draws = Draws(self.data, self.config.train, seed=self.seed, ranks=Ranks())
-        return self.config.train.epochs * draws.steps_per_epoch
+        return Draws(self.data, self.config.train, seed=self.seed, ranks=Ranks()).steps
 
     def __repr__(self) -> str:
         return f"Plan({self.made_by!r}, {self.panel!r}, {self.parameters:_} parameters)"
@@ -97,12 +102,23 @@ class Plan:
                 got=f"a plan and {', '.join(extra)}",
                 hint="pass them to plan() instead.",
             )
-        if type(forecaster) is not type(self.made_by) or forecaster.get_params() != self.made_by.get_params():
+        ours, theirs = self.made_by.get_params(), forecaster.get_params()
+        if type(forecaster) is not type(self.made_by) or not all(same(ours[name], theirs[name]) for name in ours):
             raise ConfigError(
                 "A plan must be fitted with the settings it was made with.",
                 got=f"{forecaster!r} for a plan of {self.made_by!r}",
                 hint="call plan() again.",
             )
+
+
+def check_horizon(horizon: int, config: Config) -> None:
+    """Raise ConfigError if a fitted network is asked for another horizon, which `set_params` can bring about."""
+    if horizon != config.horizon:
+        raise ConfigError(
+            "A fitted network forecasts the horizon it was trained for.",
+            got=f"horizon={horizon} for a network trained for {config.horizon}",
+            hint=f"fit again, or set the horizon back to {config.horizon}.",
+        )
 
 
 def encode(known: SeriesIndex, panel: Panel) -> Panel:

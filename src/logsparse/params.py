@@ -7,12 +7,12 @@ import inspect
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from logsparse.errors import ConfigError, shown, suggest
+from logsparse.errors import ConfigError, shown, suggest, whole
 
 Levels = Sequence[float] | NDArray[np.floating[Any]]
 LEVELS: Levels = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -20,8 +20,16 @@ LEVELS: Levels = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _OUTERMOST = 1e-6
 
 
+_UNSET = inspect.Parameter.empty
+
+
 class Parameters:
     """Base of objects whose constructor stores each parameter under its own name and does nothing else."""
+
+    _further: ClassVar[Mapping[str, Any]] = {}
+    """Parameters that the constructor takes by `**`, with their defaults."""
+    _optional: ClassVar[Sequence[str]] = ()
+    """Further ones without a default: they are attributes only if they are given."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters of the constructor by name.
@@ -43,7 +51,9 @@ class Parameters:
         {'horizon': 24, 'season': None}
         """
         del deep
-        return {name: getattr(self, name) for name in _parameters(type(self))}
+        own = vars(self)
+        given = {name: own[name] for name in self._optional if name in own}
+        return {**{name: getattr(self, name) for name in _parameters(type(self), self._further)}, **given}
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters of the constructor by name; they are checked when the forecaster is used.
@@ -69,14 +79,8 @@ class Parameters:
         >>> ls.SeasonalNaive(horizon=24).set_params(season=168)
         SeasonalNaive(horizon=24, season=168)
         """
-        known = _parameters(type(self))
         for name in params:
-            if name not in known:
-                raise ConfigError(
-                    f"{type(self).__name__} has the parameters {', '.join(known)}.",
-                    got=f"{name!r}",
-                    hint=suggest(name, known, "leave it out."),
-                )
+            self._check_name(name)
         for name, value in params.items():
             setattr(self, name, value)
         return self
@@ -95,44 +99,66 @@ class Parameters:
         >>> ls.SeasonalNaive(horizon=24, season=168).clone()
         SeasonalNaive(horizon=24, season=168)
         """
-        return type(self)(**{name: copy.deepcopy(value) for name, value in self.get_params().items()})
+        copies = {}
+        for name, value in self.get_params().items():
+            try:
+                copies[name] = copy.deepcopy(value)
+            except TypeError as error:  # a generator or an open file
+                raise ConfigError(
+                    f"{name} must be a value that can be copied.", got=shown(value), hint="pass a number, text or list."
+                ) from error
+        return type(self)(**copies)
+
+    def _check_name(self, name: str) -> None:
+        """Raise ConfigError for a name that is not a parameter of the constructor."""
+        known = _parameters(type(self), self._further)
+        if name not in known and name not in self._optional:
+            more = f", and settings such as {', '.join(self._optional[:3])}" if self._optional else ""
+            raise ConfigError(
+                f"{type(self).__name__} has the parameters {', '.join(known)}{more}.",
+                got=f"{name!r}",
+                hint=suggest(name, [*known, *self._optional], "leave it out."),
+            )
 
     def _learned(self) -> list[str]:
         """Return what was learned, a few words for each fact; nothing before `fit`."""
         return []
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self._given().items())
+        given = ", ".join(f"{name}={shown(value)}" for name, value in self._given().items())
         learned = ", ".join(self._learned())
         return f"{type(self).__name__}({given})" + (f" fitted: {learned}" if learned else "")
 
     def _repr_html_(self) -> str:
         """Return a table of parameters and of what was learned, for notebooks."""
-        rows = {name: repr(value) for name, value in self._given().items()}
+        rows = {name: shown(value) for name, value in self._given().items()}
         rows["fitted"] = ", ".join(self._learned()) or "no"
         cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows.items())
         return f"<table><caption>{type(self).__name__}</caption>{cells}</table>"
 
     def _given(self) -> dict[str, Any]:
         """Return the parameters without a default, and those that differ from it."""
-        known, values = _parameters(type(self)), self.get_params()
-        return {name: value for name, value in values.items() if not _same(value, known[name].default)}
+        usual = _parameters(type(self), self._further)
+        return {name: value for name, value in self.get_params().items() if not same(value, usual.get(name, _UNSET))}
 
 
-def _parameters(kind: type) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of the constructor; `**settings` stands for those of the parent class."""
+def _parameters(kind: type, further: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the constructor with their defaults; `**` is those of the parent class and further."""
     owner = next(cls for cls in kind.__mro__ if "__init__" in vars(cls))
     own = list(inspect.signature(vars(owner)["__init__"]).parameters.values())[1:]
-    named = {one.name: one for one in own if one.kind is not one.VAR_KEYWORD}
-    return named if len(named) == len(own) else {**_parameters(owner.__mro__[1]), **named}
+    named = {one.name: one.default for one in own if one.kind is not one.VAR_KEYWORD}
+    return named if len(named) == len(own) else {**_parameters(owner.__mro__[1], further), **named, **further}
 
 
-def _same(value: object, default: object) -> bool:
-    return value is default or (type(value) is type(default) and bool(value == default))
+def same(one: object, other: object) -> bool:
+    """Return True if two values of a parameter are of one type and equal; arrays are compared as a whole."""
+    if isinstance(one, np.ndarray):
+        return isinstance(other, np.ndarray) and np.array_equal(one, other)
+    return one is other or (type(one) is type(other) and bool(one == other))
 
 
 def check_levels(levels: Levels) -> tuple[float, ...]:
-    """Return the quantile levels in rising order, each once; raise ConfigError for what is not a level."""
+    """Return the quantile levels in ascending order, each once; raise ConfigError for what is not a level."""
     try:
         rising = sorted({float(level) for level in levels})
     except (TypeError, ValueError, OverflowError):  # one number, or text, or a number of 400 digits
@@ -157,3 +183,15 @@ def check_levels(levels: Levels) -> tuple[float, ...]:
                 hint="leave one of them out.",
             )
     return tuple(rising)
+
+
+def steps_asked(asked: int | None, horizon: int) -> int:
+    """Return how many steps of a forecast are asked for, at most the horizon of the model; None: all."""
+    steps = horizon if asked is None else whole("horizon", asked, hint="count the steps to forecast.")
+    if steps > horizon:
+        raise ConfigError(
+            f"A forecast has at most the {horizon} steps that the model was fitted for.",
+            got=f"a horizon of {steps}",
+            hint="fit a model with that horizon.",
+        )
+    return steps

@@ -104,7 +104,7 @@ def default(context: int, horizon: int) -> Config:
         width=48,
         head_width="split",
         norm="pre",
-        # Series of one set share their time: with embeddings the network overfits to single series (docs/LOG.md).
+        # Series of one set share their time: with embeddings the network overfits to single series (docs/RECIPE.md).
         embed_series=False,
         unknown_series=0.1,
         see_missing=True,
@@ -118,7 +118,7 @@ def default(context: int, horizon: int) -> Config:
         epochs=16,
         steps_per_epoch=100,
         weighted=False,
-        # The loss on the history, one step ahead at every position, stabilises that on the horizon (docs/LOG.md).
+        # The loss on the history, one step ahead at every position, stabilises that on the horizon (docs/RECIPE.md).
         loss_on="both",
         optimiser="adamw",
         schedule="one-cycle",
@@ -136,6 +136,10 @@ NAMES: dict[str, Callable[[], Config]] = {
 """Runs of the paper by their names on the command line; `paper` is for any other data."""
 MODELS: dict[str, Callable[[Config], Config]] = {"logsparse": lambda run: run, "deepar": deepar}
 """Forecasters that have settings of the paper -> settings of a run for them."""
+
+
+def __dir__() -> list[str]:
+    return [*(run.__name__ for run in NAMES.values()), "MODELS", "NAMES", "deepar", "default", "named"]
 
 
 def named(name: str, model: str = "logsparse") -> Config:

@@ -1,16 +1,21 @@
-"""Name, or folder of a saved model -> forecaster. The only list of forecasters: a new one gets a row here."""
+"""Name, or folder of a saved model -> forecaster. The only list of forecasters: a new one gets a row here.
+
+Classes of users join it by `register`. A folder names its class, and only classes on the list are used: nothing is
+imported because a folder says so.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from logsparse.errors import ConfigError, DataError, LogsparseError
+from logsparse.errors import ConfigError, DataError, suggest
 
 if TYPE_CHECKING:
     from logsparse.forecast import Forecaster
 
+Kind = TypeVar("Kind", bound="Forecaster")
 NAMES = {
     "arima": "logsparse.baselines.classical:AutoARIMA",
     "deepar": "logsparse.baselines.deepar:DeepAR",
@@ -21,28 +26,74 @@ NAMES = {
     "trmf": "logsparse.baselines.trmf:TRMF",
 }
 """Name on the command line -> module and class, imported on first use; the class names the saved model."""
-# Class names that folders of 0.1.0 use.
-_FORMER = {"AutoArima": "AutoARIMA", "AutoEts": "AutoETS", "Trmf": "TRMF"}
-_LONGEST_REASON = 300
+_registered: dict[str, type[Forecaster]] = {}
+
+
+def known_as(name: str) -> str | None:
+    """Return the name in `NAMES` that is meant, in any case, or by its class; None if there is none."""
+    meant = {key.lower(): known for known, entry in NAMES.items() for key in (known, entry.partition(":")[2])}
+    return meant.get(name.lower())
 
 
 def named(name: str, horizon: int, **settings: Any) -> Forecaster:
     """Return an unfitted forecaster by its name on the command line, with the given parameters."""
-    from logsparse.errors import suggest
-
-    if name not in NAMES:
+    known = known_as(name)
+    if known is None:
         raise ConfigError(
             f"A model must be one of: {', '.join(NAMES)}.",
             got=repr(name),
-            hint=suggest(name, NAMES, "or the path of a saved model's folder; check the spelling."),
+            hint=suggest(name.lower(), NAMES, "or the path of a saved model's folder; check the spelling."),
         )
-    return class_of(name)(horizon, **settings)
+    return class_of(known)(horizon, **settings)
 
 
 def class_of(name: str) -> type[Forecaster]:
     """Return the class of a name in `NAMES`."""
     module, _, attribute = NAMES[name].partition(":")
     kind: type[Forecaster] = getattr(import_module(module), attribute)
+    return kind
+
+
+def register(kind: type[Kind]) -> type[Kind]:
+    """Let `logsparse.load` know a forecaster of your own, by the name of its class.
+
+    Parameters
+    ----------
+    kind
+        A subclass of Forecaster. A class of the same name from the same module is replaced, as when a cell of a
+        notebook is run again.
+
+    Returns
+    -------
+    type
+        The class itself, so that this is a decorator too.
+
+    Raises
+    ------
+    ConfigError
+        If it is not a subclass of Forecaster, or the name is that of another class.
+
+    Examples
+    --------
+    >>> import logsparse as ls
+    >>> @ls.register
+    ... class Weekly(ls.SeasonalNaive):
+    ...     pass
+    """
+    from logsparse.forecast import Forecaster
+
+    if not isinstance(kind, type) or not issubclass(kind, Forecaster):
+        raise ConfigError("A subclass of Forecaster is registered.", got=repr(kind), hint="write register(MyModel).")
+    name = kind.__name__
+    former = _registered.get(name)
+    taken = name in {entry.partition(":")[2] for entry in NAMES.values()}
+    if taken or (former is not None and former.__module__ != kind.__module__):
+        raise ConfigError(
+            "A registered class must have a name of its own.",
+            got=f"{kind.__module__}.{name}, a name of {'logsparse' if former is None else former.__module__}",
+            hint="rename the class.",
+        )
+    _registered[name] = kind
     return kind
 
 
@@ -77,28 +128,17 @@ def load(path: str | Path, **changed: Any) -> Forecaster:
     ...     ls.load(f"{folder}/model").predict()["mean"].to_list()
     [0.0, 1.0, 2.0]
     """
-    from logsparse.errors import a_path
-    from logsparse.folder import read
-    from logsparse.storage import InvalidContentError
+    from logsparse.saved import built, kind_of, opened
 
-    written = read(a_path("A model is loaded from the path of its folder.", path, hint='write load("model").'))
-    classes = {entry.partition(":")[2]: name for name, entry in NAMES.items()}
-    name = classes.get(_FORMER.get(written.kind, written.kind))
-    if name is None:
+    written = opened(path)
+    name = kind_of(written)
+    classes = {entry.partition(":")[2]: key for key, entry in NAMES.items()}
+    known = sorted({*classes, *_registered})
+    if name not in known:
         raise DataError(
-            f"A saved model must be of a kind that this logsparse knows: {', '.join(sorted(classes))}.",
+            f"A saved model must be of a kind that this logsparse knows: {', '.join(known)}.",
             got=f"{written.kind} in {path}, written by logsparse {written.version}",
-            hint="update logsparse.",
+            hint=f"if it is a class of your own, call {name}.load(path), or logsparse.register({name}) first; "
+            "else update logsparse.",
         )
-    try:
-        return class_of(name).restored(written, **changed)
-    except LogsparseError:
-        raise
-    except Exception as error:
-        # Whatever is wrong with the content of a folder, the user sees one kind of error.
-        reason = str(error) if isinstance(error, InvalidContentError) else f"{type(error).__name__}: {error}"
-        raise DataError(
-            f"{path} must hold everything that a {written.kind} needs, as it was saved.",
-            got=" ".join(reason.split())[:_LONGEST_REASON],
-            hint="copy the folder again from its source, or save the model again.",
-        ) from error
+    return built(class_of(classes[name]) if name in classes else _registered[name], written, path, changed)

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -33,7 +34,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from logsparse.attention.inputs import check_attention, check_pattern, check_starts, draw_seed, without_padding
+from logsparse.attention.inputs import (
+    check_attention,
+    check_pattern,
+    check_starts,
+    draw_seed,
+    with_all_heads,
+    without_padding,
+)
 from logsparse.attention.native import TYPES, available, has_tangent, native, native_step
 from logsparse.attention.pattern import Pattern
 from logsparse.attention.plain import dense, shifted, shifted_step, with_dense_rows
@@ -207,9 +215,10 @@ def attend(
     Parameters
     ----------
     q, k : Tensor
-        Queries and keys, (B, H, L, D).
+        Queries and keys, (B, H, L, D); float32, float64, bfloat16 or float16.
     v : Tensor
-        Values, (B, H, L, E), of the same type and device.
+        Values, (B, H, L, E), of the same type and device. k and v may have fewer heads than q, if their number divides
+        that of q: each then serves a group of neighbouring heads of q.
     pattern : Pattern
         Which cells each position attends to; see `logsparse.patterns`.
     backend : str, default "auto"
@@ -219,7 +228,8 @@ def attend(
     generator : torch.Generator, optional
         Source of the dropout seed; torch's global generator by default.
     starts : Tensor, optional
-        First real position per batch row, int64 (B,); everything before it is padding.
+        First real position per batch row, int64 (B,); everything before it is padding. Padding after the values needs
+        no mask: no row attends to later ones.
 
     Returns
     -------
@@ -242,6 +252,7 @@ def attend(
     torch.Size([2, 4, 512, 16])
     """
     check_pattern(pattern)
+    k, v = with_all_heads(q, k, v)
     check_attention(q, k, v)
     check_starts(starts, q)
     _check_settings(backend, dropout, generator)
@@ -251,8 +262,8 @@ def attend(
     call = Call(q, k, v, distances, dense_rows, dropout, None, starts)
     chosen = choose(backend, call)
     seed = draw_seed(generator, q.device) if dropout > 0 else None
-    # Autocast would affect some backends and not others.
-    with torch.autocast(q.device.type, enabled=False):
+    # Autocast would affect some backends and not others; meta tensors, which have a shape only, have none.
+    with nullcontext() if q.is_meta else torch.autocast(q.device.type, enabled=False):
         return chosen.attend(replace(call, seed=seed))
 
 

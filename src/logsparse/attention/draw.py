@@ -16,7 +16,8 @@ from logsparse.pictures import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+
+    from logsparse.canvas import Picture
 
 INK, GREY, PALE, WHITE, ACCENT = "#1d2733", "#77869a", "#e8ecf1", "#ffffff", "#f0562b"
 # Longest input whose cells are drawn one by one; of longer ones, neighbours merge into a strip, wedge or band.
@@ -215,11 +216,8 @@ def summary(pattern: Pattern, length: int) -> list[tuple[str, str]]:
 
 def draw(pattern: Pattern, length: int, path: str | Path) -> Path:
     """Write the picture and return its path; the same pattern, length and matplotlib give the same bytes."""
-    import matplotlib as mpl
-
     target = a_path("A picture is written to the path of a file.", path, hint='write "pattern.svg".')
-    with mpl.rc_context({"font.family": "DejaVu Sans", "font.size": 9}):
-        save_figure(_figure(pattern, length), target)
+    save_figure(picture(pattern, length), target)
     return target
 
 
@@ -227,11 +225,39 @@ def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.3g} %"
 
 
-def _figure(pattern: Pattern, length: int) -> Figure:
-    from matplotlib.figure import Figure
+def picture(pattern: Pattern, length: int) -> Picture:
+    """Draw the reach and the mask of a pattern as a figure, which a notebook displays.
+
+    Parameters
+    ----------
+    pattern
+        One of `logsparse.patterns`.
+    length
+        Number of positions.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure, which a notebook displays if it is the last line of a cell.
+
+    Examples
+    --------
+    >>> import logsparse as ls
+    >>> from logsparse.attention.draw import picture
+    >>> len(picture(ls.patterns.logsparse(), 16).axes)
+    2
+    """
+    import matplotlib as mpl
+
+    with mpl.rc_context({"font.family": "DejaVu Sans", "font.size": 9}):
+        return _picture(pattern, length)
+
+
+def _picture(pattern: Pattern, length: int) -> Picture:
+    from logsparse.canvas import Picture
 
     facts = dict(summary(pattern, length))
-    figure = Figure(figsize=(11, 4.9), facecolor=WHITE)
+    figure = Picture(figsize=(11, 4.9), facecolor=WHITE)
     reach, mask = figure.subplots(1, 2, width_ratios=[1.75, 1])
     figure.subplots_adjust(left=0.065, right=0.98, top=0.8, bottom=0.12, wspace=0.1)
     name = repr(pattern)

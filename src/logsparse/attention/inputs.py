@@ -31,15 +31,14 @@ DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def check_tensor(name: str, x: Any) -> None:
-    """Raise DataError unless x is a dense tensor with data, of a type that the backends serve."""
+    """Raise DataError unless x is a dense tensor of a type that the backends serve."""
     if not isinstance(x, Tensor):
         raise DataError(f"{name} must be a torch.Tensor.", got=_kind(x), hint="torch.as_tensor makes one of an array.")
-    if x.layout != torch.strided or x.is_nested or x.device.type == "meta":
-        kind = "a meta tensor" if x.device.type == "meta" else "a nested tensor" if x.is_nested else str(x.layout)
+    if x.layout != torch.strided or x.is_nested:
         raise DataError(
-            f"{name} must be a dense tensor that holds numbers.",
-            got=kind,
-            hint="sparse tensors have .to_dense(); meta tensors hold no numbers.",
+            f"{name} must be a dense tensor.",
+            got="a nested tensor" if x.is_nested else str(x.layout),
+            hint="sparse tensors have .to_dense(), nested ones .to_padded_tensor(0.0).",
         )
     if x.dtype not in DTYPES:
         raise DataError(
@@ -65,7 +64,8 @@ def check_attention(q: Any, k: Any, v: Any) -> None:
     same = shapes[0] == shapes[1] and shapes[0][:3] == shapes[2][:3]
     if q.ndim != 4 or v.ndim != 4 or not same or 0 in (*q.shape, *v.shape):
         raise DataError(
-            "q and k must be (batch, heads, length, channels), v the same but for channels; none empty.",
+            "q and k must be (batch, heads, length, channels), v the same but for channels; none empty. k and v may "
+            "both have fewer heads, if their number divides that of q.",
             got=f"q {shapes[0]}, k {shapes[1]}, v {shapes[2]}",
             hint="(batch, length, width) becomes that by .unflatten(-1, (heads, -1)).transpose(1, 2).",
         )
@@ -78,11 +78,28 @@ def check_attention(q: Any, k: Any, v: Any) -> None:
         )
 
 
+def with_all_heads(q: Any, k: Any, v: Any) -> tuple[Any, Any]:
+    """Return k and v with the heads of q, each of theirs repeated for a group of its heads; others unchanged."""
+    if not all(isinstance(x, Tensor) and x.ndim == 4 for x in (q, k, v)):
+        return k, v
+    heads, fewer = q.shape[1], k.shape[1]
+    if fewer != v.shape[1] or fewer in (0, heads) or heads % fewer:
+        return k, v
+    return k.repeat_interleave(heads // fewer, dim=1), v.repeat_interleave(heads // fewer, dim=1)
+
+
 def check_starts(starts_B: Any, like: Tensor) -> None:
     """Raise DataError unless starts are None or one int64 per batch row, its first real position."""
     if starts_B is None:
         return
     strided = isinstance(starts_B, Tensor) and starts_B.layout == torch.strided
+    if strided and starts_B.dtype == torch.bool:
+        raise DataError(
+            "Padding precedes the values, and starts says how much of it: a mask over keys is not taken. Padding after "
+            "the values needs none, since no row attends to later ones; gaps between values cannot be hidden.",
+            got=_kind(starts_B),
+            hint="(~padding).long().argmax(1) makes starts of a mask that is true on the padding.",
+        )
     kind = (like.shape[:1], torch.int64, like.device)
     if not strided or (starts_B.shape, starts_B.dtype, starts_B.device) != kind:
         raise DataError(

@@ -236,7 +236,7 @@ class ConvAttention(nn.Module):
     head_width : int, optional
         Channels per head; width / heads by default. The paper gives each head the full width.
     dropout : float, default 0.0
-        Share of the attention weights that are dropped, in [0, 1), if `forward` is given a generator.
+        Share of the attention weights that are dropped in training, in [0, 1).
 
     Raises
     ------
@@ -299,7 +299,8 @@ class ConvAttention(nn.Module):
         x_BLW : Tensor
             Input, (B, L, W).
         generator : torch.Generator, optional
-            Source of the dropout seed; without one nothing is dropped.
+            Source of the dropout seed, which then acts in evaluation too. Without one, torch's global generator is used
+            in training (`layer.train()`), and nothing is dropped in evaluation (`layer.eval()`).
         starts : Tensor, optional
             First real position per batch row, int64 (B,); neither attention nor convolution sees what precedes it.
 
@@ -313,7 +314,10 @@ class ConvAttention(nn.Module):
         DataError
             If the input is not (B, L, W).
         """
-        merged_BLW: Tensor = self.out(self.gather(x_BLW, generator=generator, starts=starts))
+        qkv = self.project(x_BLW, starts=starts)
+        dropout = self.dropout if self.training or generator is not None else 0.0
+        attended_BHLD = attend(*qkv, self.pattern, dropout=dropout, generator=generator, starts=starts)
+        merged_BLW: Tensor = self.out(side_by_side(attended_BHLD))
         return merged_BLW
 
     def gather(
@@ -324,7 +328,10 @@ class ConvAttention(nn.Module):
         starts: Tensor | None = None,
         norm: nn.LayerNorm | None = None,
     ) -> Tensor:
-        """Return the results of the heads, (B, L, H * D), before the output layer; x is normalized first if asked."""
+        """Return the results of the heads, (B, L, H * D), before the output layer; x is normalized first if asked.
+
+        Without a generator nothing is dropped, in training neither: networks pass one in training only.
+        """
         dropout = 0.0 if generator is None else self.dropout
         qkv = self.project(x_BLW, starts=starts, norm=norm)
         return side_by_side(attend(*qkv, self.pattern, dropout=dropout, generator=generator, starts=starts))

@@ -14,22 +14,25 @@ from torch import Tensor
 from logsparse.attention.inputs import without_padding
 from logsparse.attention.pattern import Pattern, full
 from logsparse.attention.plain import pattern_weights
-from logsparse.data.columns import ID, TIME
+from logsparse.data.columns import ID, TIME, result_names
 from logsparse.data.grid import Library, to_native
 from logsparse.data.panel import Floats, SeriesId
 from logsparse.data.times import stamps
 from logsparse.data.windows import Batch, Windows
-from logsparse.errors import ConfigError, is_whole, suggest
+from logsparse.errors import ConfigError, is_whole, suggest, whole
 from logsparse.model.decode import along_the_mean
 from logsparse.model.network import Network
 from logsparse.model.transformer import Block, Transformer
 from logsparse.pictures import draw_attention, draw_attention_matrix
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from logsparse.canvas import Picture
 
 # B batch, H heads, L positions of the window (queries), J positions attended to (= L), M cells of a row,
 # D channels of q and k
+
+# Times that a caption names.
+_NAMED = 3
 
 
 def weights_row(q: Tensor, k: Tensor, pattern: Pattern, row: int, starts_B: Tensor | None = None) -> Tensor:
@@ -87,7 +90,7 @@ def attending(network: Transformer, batch: Batch, layer: int, step: int | None) 
     return Attending(weights[0].cpu().numpy(), values_L.cpu().numpy())
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Attention:
     """Attention weights of one step of a forecast, or of every position of its window.
 
@@ -107,43 +110,97 @@ class Attention:
     step: int | None
     """Step of the horizon that attends; None: every position."""
     what: str
-    """Layer and head, as text."""
+    """Layer and head, as text, counted from 1."""
     library: Library
+    names: tuple[str, str] = (ID, TIME)
+    """Columns of ids and times."""
 
     def __repr__(self) -> str:
-        queries = "every position" if self.step is None else f"step {self.step}"
-        return f"Attention({queries} of {self.series!r} over {len(self.values)} positions, {self.what})"
+        return f"Attention({self._who()}, series {self.series!r} over {len(self.values)} positions, {self.what})"
+
+    def _who(self) -> str:
+        """Return what attends, as text, counted from 1."""
+        horizon = len(self.values) - self.context
+        return "every position" if self.step is None else f"step {self.step + 1} of {horizon}"
 
     def table(self) -> pl.DataFrame:
-        """Return unique_id, ds, value and weight of the positions up to the step.
+        """Return id, time, value and weight of the positions up to the step.
 
-        For every position: one row per cell, with the attending time in `ds`, the attended one in `attended`, and the
-        weight.
+        For every position: one row per cell, with the attending time, the attended one in `attended`, and the weight.
+        The id and time columns have the names that they had in the data; unique_id and ds after a wide table.
         """
+        id_col, time_col = self.names
         if self.step is not None:
             seen = self.context + self.step + 1
-            columns = {TIME: self.times, "value": pl.Series(self.values), "weight": pl.Series(self.weights)}
+            columns = {time_col: self.times, "value": pl.Series(self.values), "weight": pl.Series(self.weights)}
             table = pl.DataFrame(columns).head(seen).with_columns(pl.col("value").fill_nan(None))
         else:
             rows, cells = np.nonzero(self.weights)
-            columns = {TIME: self.times[rows], "attended": self.times[cells]}
+            columns = {time_col: self.times[rows], "attended": self.times[cells]}
             table = pl.DataFrame({**columns, "weight": self.weights[rows, cells]})
-        return table.select(pl.lit(self.series).alias(ID), pl.all())
+        return table.select(pl.lit(self.series).alias(id_col), pl.all())
 
     def frame(self) -> Any:
         """Return the table as a frame of the library that the data came from."""
         return to_native(self.table(), self.library)
 
-    def plot(self) -> Figure:
-        """Draw the weights below the history, like the paper's figures of learned patterns."""
-        title, zoned = f"{self.series}: {self.what}", isinstance(self.times.dtype, pl.Datetime)
+    def top(self, count: int = 10) -> pl.DataFrame:
+        """Return time, value and weight of the times that are attended most, the largest weight first.
+
+        For every position: the mean weights over the steps of the forecast.
+
+        Parameters
+        ----------
+        count
+            Number of rows at most.
+        """
+        most = whole("count", count, hint="count the times to return.")
+        weights = self._of_forecast()
+        cells = np.argsort(-weights, kind="stable")[: min(most, np.count_nonzero(weights))]
+        values = pl.Series(self.values[cells]).fill_nan(None)
+        return pl.DataFrame({self.names[1]: self.times[cells], "value": values, "weight": weights[cells]})
+
+    def _of_forecast(self) -> Floats:
+        """Return the weights of the step, or the mean of those of all steps of the forecast."""
+        return self.weights if self.step is not None else self.weights[self.context :].mean(0)
+
+    def caption(self) -> str:
+        """Return the times that are attended most, and their share of the weight, in one line."""
+        top = self.top(_NAMED)
+        own = None if self.step is None else self.times[self.context + self.step]
+        named = [
+            f"{'itself' if time == own else text} ({weight:.0%})"
+            for time, text, weight in zip(
+                top[self.names[1]], self._texts(top[self.names[1]]), top["weight"], strict=True
+            )
+        ]
+        return f"{'the forecast' if self.step is None else self._who()} looks most at {', '.join(named)}"
+
+    def _texts(self, times: pl.Series) -> list[str]:
+        """Return times as short text: without the parts that are alike in the whole window, integers as they are."""
+        if not times.dtype.is_temporal():
+            return [str(time) for time in times]
+        year = " %Y" if self.times.dt.year().n_unique() > 1 else ""
+        hour = "" if self.times.dtype == pl.Date or (self.times.dt.truncate("1d") == self.times).all() else " %H:%M"
+        return times.dt.strftime(f"%a %d %b{year}{hour}").to_list()
+
+    def plot(self) -> Picture:
+        """Draw the weights below the history, like the paper's figures of learned patterns.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            A figure, which a notebook displays if it is the last line of a cell. Its titles name layer and head,
+            and the times that are attended most.
+        """
+        zoned = isinstance(self.times.dtype, pl.Datetime)
         # Local times: matplotlib would convert zoned ones.
         times = (self.times.dt.replace_time_zone(None) if zoned else self.times).to_numpy()
+        titles = f"{self.series}: {self.what}", self.caption()
         if self.step is None:
-            return draw_attention_matrix(times, self.values, self.weights, self.context, title)
-        title = f"{title}, step {self.step} of the forecast"
+            return draw_attention_matrix(times, self.values, self.weights, self.context, titles)
         position = self.context + self.step
-        return draw_attention(times, self.values, self.weights, (self.context, position), title)
+        return draw_attention(times, self.values, self.weights, (self.context, position), titles)
 
 
 def attention_of(
@@ -177,9 +234,10 @@ def attention_of(
         context=windows.context,
         series=panel.ids[row],
         step=step,
-        what=f"layer {layer_index} of 0 to {layers - 1}, "
-        + (f"mean of {heads} heads" if head_index is None else f"head {head_index} of 0 to {heads - 1}"),
+        what=f"layer {layer_index + 1} of {layers}, "
+        + (f"mean of {heads} heads" if head_index is None else f"head {head_index + 1} of {heads}"),
         library=panel.origin.library,
+        names=result_names(panel.origin)[:2],
     )
 
 

@@ -1,8 +1,5 @@
 """Length -> the cells that each cell attends to, as distances into the past, and what layers of them reach.
 
-    restart(96).distances(768)             # the distances of the paper's pattern
-    logsparse().layers_to_reach(768)       # layers until every cell has received its whole past
-
 All rows share one sorted set of distances (0 is the cell itself), so no cell attends to the future; the first
 `dense_rows` rows attend to their whole past. Positions count from 0. To add a pattern, write a function like those
 below and enter it in `PATTERNS`: `logsparse pattern`, `--set model.patterns=...` and saved models read that registry.
@@ -18,11 +15,14 @@ from logsparse.errors import ConfigError, whole
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
     from numpy.typing import NDArray
+    from torch import Tensor
 
-# numpy is imported where it is used: `logsparse --help` reads the registry and needs none.
+# numpy and torch are imported where they are used: `logsparse --help` reads the registry and needs none.
 Bools: TypeAlias = "NDArray[np.bool_]"
 Numbers: TypeAlias = "NDArray[np.int_]"
+MaskMod: TypeAlias = "Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]"
 
 
 @dataclass(frozen=True, repr=False)
@@ -121,6 +121,20 @@ class Pattern:
     def mask(self, length: int) -> Bools:
         """Return (L, L) booleans: entry [l, j] is True if row l attends to cell j."""
         return self.reach(length, layers=1)
+
+    def mask_mod(self, length: int, device: str | torch.device = "cpu") -> MaskMod:
+        """Return `mask(length)` as a function (batch, head, query, key) -> bool, for FlexAttention on this device."""
+        import torch
+
+        distances, dense_rows = self.cells_of(length)
+        seen_L = torch.zeros(length, dtype=torch.bool, device=device)
+        seen_L[list(distances)] = True
+
+        def mask_mod(_batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+            return (query >= key) & (seen_L[(query - key).clamp(min=0)] | (query < dense_rows))
+
+        mask_mod.__name__ = f"{self.rule}_{length}"
+        return mask_mod
 
     def row(self, position: int) -> tuple[int, ...]:
         """Return the cells that this row attends to, oldest first, itself last."""
@@ -391,6 +405,10 @@ PATTERNS: dict[str, Rule] = {
     "restart": Rule(restart, _restart, {"sub_length": "cells of a subsequence", **_WIDTH, **_BASE}),
     "from_distances": Rule(from_distances, lambda _length, distances: distances),
 }
+
+
+def __dir__() -> list[str]:
+    return [*PATTERNS, "PATTERNS", "Pattern", "Rule"]
 
 
 def _whole(name: str, value: int, *, least: int) -> int:

@@ -151,9 +151,10 @@ def _check_step(name: str, new: Tensor, steps: Tensor) -> None:
     """Raise DataError unless the shape is exact: broadcasting would silently share one path's values with others."""
     check_tensor(name, new)
     wanted = (*steps.shape[:3], steps.shape[4])
-    if new.shape != wanted or new.dtype != steps.dtype:
+    if new.shape != wanted or new.dtype != steps.dtype or new.device != steps.device:
+        needed = f"where {wanted} {steps.dtype} on {steps.device} is needed"
         raise DataError(
             f"{name} of one step must be (series, paths, heads, channels), as the cache holds them.",
-            got=f"{tuple(new.shape)} {new.dtype}, where {wanted} {steps.dtype} is needed",
+            got=f"{tuple(new.shape)} {new.dtype} on {new.device}, {needed}",
             hint="one row per series and path.",
         )

@@ -24,13 +24,15 @@ class DeepAR(LogSparse):
     ----------
     horizon
         Number of steps to forecast.
-    context, config, seed, device, minutes, samples, verbose
-        As for LogSparse; `config.model.layers` and `config.model.width` are the layers of the LSTM and their size.
+    context, config, steps, minutes, seed, samples
+        As for LogSparse.
+    **settings
+        As for LogSparse; `layers` and `width` are the layers of the LSTM and their size.
 
     Raises
     ------
     ConfigError
-        At `fit`, not here, if a parameter has a wrong value.
+        If one of `settings` is unknown or has a wrong value; at `fit`, not here, for the other parameters.
 
     Examples
     --------

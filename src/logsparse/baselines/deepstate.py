@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from numpy.typing import NDArray
 
+from logsparse.changes import Settings
 from logsparse.config import Config
 from logsparse.data.calendar import FARTHEST, Freq
 from logsparse.data.panel import Panel
@@ -22,16 +23,15 @@ from logsparse.model.statespace import Structural, Structure
 from logsparse.storage import entries, number, require, whole_number
 
 
-class Settings(TypedDict, total=False):
+class _Settings(Settings, total=False):
     """Parameters of `LogSparse` other than the horizon."""
 
     context: int | None
     config: Config | None
-    seed: int
-    device: str
+    steps: int | None
     minutes: float | None
+    seed: int
     samples: int | None
-    verbose: bool
 
 
 class DeepState(LogSparse):
@@ -49,13 +49,13 @@ class DeepState(LogSparse):
     trend
         Share of the slope that is kept from one step to the next: 0 for no slope, 1 for a constant one.
     **settings
-        `context`, `config`, `seed`, `device`, `minutes`, `samples`, `verbose` as for LogSparse;
-        `config.model.layers` and `config.model.width` are the layers of the LSTM and their size.
+        `context`, `config`, `steps`, `minutes`, `seed`, `samples` and single settings as for LogSparse; `layers` and
+        `width` are the layers of the LSTM and their size.
 
     Raises
     ------
     ConfigError
-        At `fit`, not here, if a parameter has a wrong value.
+        If one of `settings` is unknown or has a wrong value; at `fit`, not here, for the other parameters.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class DeepState(LogSparse):
     structure_: Structure
 
     def __init__(
-        self, horizon: int, *, season: int | None = None, trend: float = 0.0, **settings: Unpack[Settings]
+        self, horizon: int, *, season: int | None = None, trend: float = 0.0, **settings: Unpack[_Settings]
     ) -> None:
         super().__init__(horizon, **settings)
         self.season, self.trend = season, trend
@@ -81,16 +81,19 @@ class DeepState(LogSparse):
                 "trend must be a number from 0 to 1.", got=f"{self.trend!r}", hint="0 is no slope, 1 one that lasts."
             )
         self.trend = float(self.trend)
-        if self.config is not None and self.config.model.likelihood != "gaussian":
+        base = Config(context=1, horizon=1) if self.config is None else self.config
+        likelihood = vars(self).get("likelihood", base.model.likelihood)
+        if likelihood != "gaussian":
             raise ConfigError(
                 "DeepState must have the gaussian likelihood, the only one of its filter.",
-                got=f"{self.config.model.likelihood}",
+                got=f"{likelihood}",
                 hint='set model.likelihood to "gaussian", or leave config out.',
             )
-        if self.config is not None and self.config.masks_future_lags:
+        method = vars(self).get("method", base.method)
+        if replace(base, method=method).masks_future_lags:
             raise ConfigError(
-                f"DeepState must not have the method {self.config.method}: its filter forecasts exactly.",
-                got=self.config.method,
+                f"DeepState must not have the method {method}: its filter forecasts exactly.",
+                got=method,
                 hint="leave method out.",
             )
 

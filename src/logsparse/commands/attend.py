@@ -28,7 +28,6 @@ def attend(
     future: Future = None,
 ) -> None:
     """Draw what a forecast attends to: attention weights below the history, at the same times."""
-    from logsparse.data.columns import TIME
     from logsparse.errors import ConfigError
     from logsparse.forecaster import LogSparse
     from logsparse.pictures import check_picture, save_figure
@@ -47,10 +46,10 @@ def attend(
     attention = forecaster.attention(history, series=name, layer=layer, head=head, step=None if matrix else step)
     save_figure(attention.plot(), out)
     say(f"{attention}")
+    say(attention.caption())
     say(f"wrote {out}")
-    if not matrix:
-        top = attention.table().sort("weight", descending=True).head(_MOST)
-        print_table([TIME, "value", "weight"], [[str(t), number(y), number(w)] for _, t, y, w in top.iter_rows()])
+    top = attention.top(_MOST)
+    print_table(top.columns, [[str(time), number(y), number(weight)] for time, y, weight in top.iter_rows()])
 
 
 def _named(text: str, ids: tuple[SeriesId, ...]) -> SeriesId:

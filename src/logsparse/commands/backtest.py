@@ -1,39 +1,57 @@
-"""A fitted model, or the name of a forecaster, and a file -> forecasts at past cutoffs, and their scores."""
+"""Fitted models, or names of forecasters, and a file -> forecasts at past cutoffs, and their scores."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from logsparse.commands.options import (
+    Covariates,
     Data,
+    DayFirst,
     FreqText,
     IdCol,
     MethodName,
     Minutes,
+    PastCovariates,
     Preset,
+    Quantiles,
+    Samples,
+    StaticNames,
     TargetCol,
     TimeCol,
+    TimeFormat,
+    Tz,
     check_out,
     columns,
     given,
+    levels_of,
+    listed,
     print_scores,
     say,
+    say_of_training,
     write_table,
 )
-from logsparse.registry import NAMES
+from logsparse.commands.streams import STREAM, Format, source
+from logsparse.registry import NAMES, known_as
 
 if TYPE_CHECKING:
+    from logsparse.config import Config
+    from logsparse.data.columns import Columns
     from logsparse.forecast import Forecaster
 
 
 def backtest(
     model: Annotated[
         str,
-        typer.Argument(metavar="MODEL", help=f"folder of a fitted model, or one of: {', '.join(NAMES)}"),
+        typer.Argument(
+            metavar="MODEL",
+            help=f"folder of a fitted model, or one of: {', '.join(NAMES)}; several, as in a,b,c, are compared",
+        ),
     ],
     data: Data,
     horizon: Annotated[int | None, typer.Option(help="number of steps to forecast [that of the fitted model]")] = None,
@@ -42,60 +60,141 @@ def backtest(
     until: Annotated[str | None, typer.Option(help="time of the last step to test [the end of each series]")] = None,
     refit: Annotated[bool, typer.Option("--refit", help="fit again at every cutoff")] = False,
     season: Annotated[int | None, typer.Option(help="season of seasonal naive, in steps [from the time step]")] = None,
+    quantiles: Quantiles = None,
+    samples: Samples = None,
     method: MethodName = None,
     minutes: Minutes = None,
     preset: Preset = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="file to write the results to")] = None,
+    format_: Format = None,
+    covariates: Covariates = None,
+    past_covariates: PastCovariates = None,
+    static: StaticNames = None,
     id_col: IdCol = None,
     time_col: TimeCol = None,
     target_col: TargetCol = None,
     freq: FreqText = None,
+    tz: Tz = None,
+    time_format: TimeFormat = None,
+    dayfirst: DayFirst = None,
 ) -> None:
     """Forecast DATA at past cutoffs and score the forecasts."""
-    from logsparse.data.columns import Columns
-    from logsparse.data.frame import to_panel
-    from logsparse.errors import ConfigError
     from logsparse.evaluation.backtest import backtest as run
+    from logsparse.evaluation.backtest import numbered, read_for
 
-    check_out(out)
-    saved = _is_saved(model)
-    trains = refit or not saved
-    if method is not None and trains:
-        raise ConfigError(
-            "--method is for a fitted model that is tested as it is.",
-            got=f"--method {method}, and a model that is fitted here",
-            hint="fit it first: `logsparse fit`, with --set method=... if it needs another training.",
-        )
-    forecaster = _load(Path(model), horizon, preset, method) if saved else _fresh(model, horizon, preset)
-    if minutes is not None:
-        _limit(forecaster, minutes, trains=trains)
-    forecaster.check()
-    named = columns(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq)
-    used: Columns = {**getattr(forecaster, "columns_", {}), **named}
-    panel = to_panel(data, **used)
+    check_out(out, format_)
+    levels = levels_of(quantiles)
+    words = [model] if _is_saved(model) else listed(model) or [model]
+    models = _Models(words, refit=refit)
+    models.make(horizon, preset)
+    models.change(method=method, minutes=minutes, samples=samples)
+    pasts = listed(past_covariates)
+    lists = given(covariates=listed(covariates), past_covariates=pasts, static=listed(static))
+    named = columns(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq, **lists)
+    written = columns(tz=tz, time_format=time_format, dayfirst=dayfirst)
+    used: Columns = {**named, **written}
+    panel = read_for(models.forecasters, source(data), used, refit=refit)
     say(f"{panel.origin.layout} table: {panel}")
-    results = run(forecaster, panel, windows=windows, step=step, until=until, refit=refit, season=season)
-    write_table(results, out)
-    print_scores(results)
+    made = models.forecasters
+    tested = made[0] if len(made) == 1 else dict(zip(numbered(models.labels()), made, strict=True))
+    results = run(tested, panel, windows=windows, step=step, until=until, refit=refit, quantiles=levels, season=season)
+    write_table(results, out, format_)
+    if out != STREAM:
+        print_scores(results)
+
+
+class _Models:
+    """The models of the command line, in the order of their words."""
+
+    def __init__(self, words: Sequence[str], *, refit: bool) -> None:
+        self.words, self.refit = words, refit
+        self.saved = [_is_saved(word) for word in words]
+        self.forecasters: list[Forecaster] = []
+
+    def make(self, horizon: int | None, preset: str | None) -> None:
+        """Load or make each of them, with one horizon: the given one, that of a fitted model, or of the preset."""
+        from logsparse.registry import named
+
+        for word, saved in zip(self.words, self.saved, strict=True):
+            if not saved and known_as(word) is None:
+                named(word, 1)  # raises, with the names that there are
+        loaded = {word: _load(word, horizon) for word, saved in zip(self.words, self.saved, strict=True) if saved}
+        horizons = [horizon, *(forecaster.horizon for forecaster in loaded.values())]
+        steps = next((found for found in horizons if found is not None), None)
+        fresh = [known_as(word) or word for word in self.words if word not in loaded]
+        configs = {} if preset is None else _configs(preset, self.words, fresh)
+        if steps is None:
+            steps = next((config.horizon for config in configs.values()), None)
+        self.forecasters = [loaded[word] if word in loaded else _fresh(word, steps, configs) for word in self.words]
+
+    def change(self, *, method: str | None, minutes: float | None, samples: int | None) -> None:
+        """Set these options in all models that have them; refuse an option that none has."""
+        from logsparse.errors import ConfigError
+
+        networks = [hasattr(type(forecaster), "method") for forecaster in self.forecasters]
+        trained = [self.refit or not saved for saved in self.saved]
+        if method is not None and not self._set(
+            "method", method, [n and not t for n, t in zip(networks, trained, strict=True)]
+        ):
+            raise ConfigError(
+                "--method is for a fitted model that is tested as it is.",
+                got=f"--method {method}, and {'a model that is fitted here' if any(trained) else 'no network'}",
+                hint="fit it first: `logsparse fit`, with --set method=... if it needs another training.",
+            )
+        if minutes is not None and not self._set(
+            "minutes", minutes, [n and t for n, t in zip(networks, trained, strict=True)]
+        ):
+            raise ConfigError(
+                "--minutes limits the training.",
+                got=f"--minutes {minutes:g}, but nothing is trained",
+                hint="leave it out, or test `logsparse`, or a fitted model with --refit.",
+            )
+        if samples is not None and not self._set("samples", samples, networks):
+            raise ConfigError(
+                "--samples is for networks, which draw sample paths.",
+                got=f"--samples {samples} for {', '.join(self.words)}",
+                hint="leave it out, or test `logsparse`, `deepar` or `deepstate`.",
+            )
+        for forecaster in self.forecasters:
+            forecaster.check()
+
+    def _set(self, name: str, value: object, where: Sequence[bool]) -> bool:
+        for forecaster, takes in zip(self.forecasters, where, strict=True):
+            if takes:
+                setattr(forecaster, name, value)
+        return any(where)
+
+    def columns(self) -> Columns:
+        """Return the columns that the fitted ones know, with the covariates and static columns of all."""
+        known: dict[str, Any] = {}
+        for forecaster in self.forecasters:
+            for name, value in getattr(forecaster, "columns_", {}).items():
+                joins = name in ("covariates", "past_covariates", "static") and known.get(name)
+                known[name] = list(dict.fromkeys([*known[name], *(value or [])])) if joins else known.get(name) or value
+        return cast("Columns", known)
+
+    def labels(self) -> list[str]:
+        """Return the name of the folder of a fitted model, and the class of the others."""
+        pairs = zip(self.words, self.saved, self.forecasters, strict=True)
+        return [Path(word).resolve().name if saved else type(model).__name__ for word, saved, model in pairs]
 
 
 def _is_saved(model: str) -> bool:
     """Return True if MODEL is a path and not a name; the path of a model wins over a name."""
     path = Path(model)
-    return (path / "config.json").exists() or (model not in NAMES and (path.exists() or os.sep in model))
+    return (path / "config.json").exists() or (known_as(model) is None and (path.exists() or _is_path(model)))
 
 
-def _load(path: Path, horizon: int | None, preset: str | None, method: str | None) -> Forecaster:
+def _is_path(model: str) -> bool:
+    return os.sep in model and "," not in model
+
+
+def _load(word: str, horizon: int | None) -> Forecaster:
     from logsparse.errors import ConfigError
     from logsparse.registry import load
 
-    if preset is not None:
-        raise ConfigError(
-            "--preset is for a model that is fitted here, by its name.",
-            got=f"--preset {preset} and the folder {path}",
-            hint="leave it out, or test `logsparse` or `deepar`.",
-        )
-    forecaster = load(path, **given(method=method))
+    forecaster = load(Path(word))
+    say_of_training(forecaster, Path(word))
     if horizon not in (None, forecaster.horizon):
         raise ConfigError(
             "--horizon must be the one that the model was fitted for.",
@@ -105,29 +204,29 @@ def _load(path: Path, horizon: int | None, preset: str | None, method: str | Non
     return forecaster
 
 
-def _fresh(name: str, horizon: int | None, preset: str | None) -> Forecaster:
+def _configs(preset: str, words: Sequence[str], fresh: Sequence[str]) -> dict[str, Config]:
+    """Return the settings of the preset for each network that is fitted here and has them."""
+    from logsparse import presets
+    from logsparse.errors import ConfigError
+
+    if not fresh:
+        raise ConfigError(
+            "--preset is for a model that is fitted here, by its name.",
+            got=f"--preset {preset} and the folder {', '.join(words)}",
+            hint="leave it out, or test `logsparse` or `deepar`.",
+        )
+    # Without any that has them, the first is refused by name.
+    having = [name for name in fresh if name in presets.MODELS] or fresh[:1]
+    return {name: presets.named(preset, name) for name in having}
+
+
+def _fresh(word: str, horizon: int | None, configs: Mapping[str, Config]) -> Forecaster:
     from dataclasses import replace
 
-    from logsparse import presets
     from logsparse.errors import ConfigError
     from logsparse.registry import named
 
-    if preset is not None and name in NAMES:
-        base = presets.named(preset, name)
-        steps = base.horizon if horizon is None else horizon
-        return named(name, steps, config=replace(base, horizon=steps))
-    if horizon is None and name in NAMES:
+    if horizon is None:
         raise ConfigError("A model that is fitted here needs --horizon.", got="none", hint="try --horizon 24.")
-    return named(name, 1 if horizon is None else horizon)
-
-
-def _limit(forecaster: Forecaster, minutes: float, *, trains: bool) -> None:
-    from logsparse.errors import ConfigError
-
-    if not trains or not hasattr(forecaster, "minutes"):
-        raise ConfigError(
-            "--minutes limits the training.",
-            got=f"--minutes {minutes:g}, but nothing is trained",
-            hint="leave it out, or test `logsparse`, or a fitted model with --refit.",
-        )
-    forecaster.minutes = minutes
+    config = configs.get(known_as(word) or word)
+    return named(word, horizon) if config is None else named(word, horizon, config=replace(config, horizon=horizon))

@@ -1,34 +1,134 @@
-"""A file -> what was recognised in it, as a table."""
+"""A file, and optionally a model -> what was recognised in it and what is wrong with it, as text or JSON."""
 
 from __future__ import annotations
 
-from logsparse.commands.options import Data, FreqText, IdCol, TargetCol, TimeCol, columns, print_rows, span
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from logsparse.commands.options import (
+    FINDINGS,
+    Data,
+    DayFirst,
+    FreqText,
+    IdCol,
+    TargetCol,
+    TimeCol,
+    TimeFormat,
+    Tz,
+    columns,
+    given,
+    print_rows,
+    span,
+)
+from logsparse.commands.streams import source
+from logsparse.errors import escaped
+
+if TYPE_CHECKING:
+    from logsparse.data.panel import Panel
+
+FAIL_ON = ("bad", "warning", "never")
+# Findings that are printed; --json prints all of them.
+SHOWN = 50
 
 
 def check(
-    data: Data, id_col: IdCol = None, time_col: TimeCol = None, target_col: TargetCol = None, freq: FreqText = None
+    data: Data,
+    model: Annotated[Path | None, typer.Option(help="folder of a fitted model to compare DATA with")] = None,
+    now: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="time that last values are compared with, or the word now [none]"),
+    ] = None,
+    stale: Annotated[int | None, typer.Option(help="steps that a last value may be old [one season]")] = None,
+    flat: Annotated[int | None, typer.Option(help="last values in a row that may be equal [one season]")] = None,
+    gaps: Annotated[float | None, typer.Option(help="share of the last steps that may be missing [0.2]")] = None,
+    outlier: Annotated[
+        float | None, typer.Option(help="distance of an outlier, in widths of the middle 80 % [10]")
+    ] = None,
+    level: Annotated[
+        float | None, typer.Option(help="change of the mean that counts, in standard deviations [6]")
+    ] = None,
+    fail_on: Annotated[str, typer.Option(help="findings that make the exit code 3: bad, warning or never")] = "bad",
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    id_col: IdCol = None,
+    time_col: TimeCol = None,
+    target_col: TargetCol = None,
+    freq: FreqText = None,
+    tz: Tz = None,
+    time_format: TimeFormat = None,
+    dayfirst: DayFirst = None,
 ) -> None:
-    """Print what was recognised in DATA. This is its layout, series, step, span and missing values."""
+    """Print what was recognised in DATA, and what is wrong with its series.
+
+    Exit codes: 0 if nothing was found at or above --fail-on, 3 if something was, 2 for an error.
+    """
+    import json
+
+    from logsparse.errors import ConfigError, suggest
+    from logsparse.evaluation.check import check as examine
+    from logsparse.evaluation.check import readable
+    from logsparse.registry import load
+
+    if fail_on not in FAIL_ON:
+        hint = suggest(fail_on, FAIL_ON, "leave it out for bad.")
+        raise ConfigError(f"--fail-on must be one of: {', '.join(FAIL_ON)}.", got=repr(fail_on), hint=hint)
+    forecaster = None if model is None else load(model)
+    names = given(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq)
+    named = columns(**names, tz=tz, time_format=time_format, dayfirst=dayfirst)
+    panel = readable(source(data), forecaster, named)
+    limits = given(now=now, stale=stale, flat=flat, gaps=gaps, outlier=outlier, level=level)
+    health = examine(panel, model=forecaster, **limits)
+    facts = recognised(panel)
+    if as_json:
+        typer.echo(json.dumps({"data": facts, **health.to_dict()}, indent=2))
+    else:
+        print_rows([*_rows(facts), ("health", health.summary())])
+        for line in health.lines(SHOWN):
+            typer.echo(escaped(line))
+    if health.worst() is not None and fail_on in ("warning", health.worst()):
+        raise typer.Exit(FINDINGS)
+
+
+def recognised(panel: Panel) -> dict[str, Any]:
+    """Return layout, series, step, span and missing values of a panel, as plain JSON."""
     import numpy as np
 
-    from logsparse.data.frame import to_panel
     from logsparse.data.times import stamps
 
-    panel = to_panel(data, **columns(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq))
     missing_S = [int(np.isnan(panel[i]).sum()) for i in range(len(panel))]
-    total, missing = int(panel.lengths.sum()), sum(missing_S)
     first, last = (str(stamps(panel, np.array([time]))[0]) for time in (panel.starts.min(), panel.ends().max()))
-    worst = panel.ids[int(np.argmax(missing_S))]
-    long = panel.origin.layout == "long"
-    rows = [
-        ("layout", "long: one row per series and time" if long else "wide: one column per series"),
-        ("series", f"{len(panel):,} ({', '.join(map(str, panel.ids[:3]))}{', ...' if len(panel) > 3 else ''})"),
-        ("step", f"{panel.freq} (season {panel.freq.season})"),
-        ("span", f"{first} to {last}"),
-        ("time zone", panel.origin.zone or "none"),
-        ("steps per series", span(panel.lengths.tolist())),
-        ("values", f"{total:,}"),
-        ("missing", f"{missing:,} ({missing / total:.2%})" + (f", most in {worst}" if missing else "")),
-        ("lowest, highest", f"{np.nanmin(panel.values):g}, {np.nanmax(panel.values):g}"),
+    seen = panel.values[~np.isnan(panel.values)]
+    return {
+        "layout": panel.origin.layout,
+        "series": len(panel),
+        "ids": list(panel.ids[:3]),
+        "step": str(panel.freq),
+        "season": panel.freq.season,
+        "first": first,
+        "last": last,
+        "zone": panel.origin.zone,
+        "steps": [int(panel.lengths.min()), int(panel.lengths.max())],
+        "values": int(panel.lengths.sum()),
+        "missing": sum(missing_S),
+        "most_missing": panel.ids[int(np.argmax(missing_S))] if any(missing_S) else None,
+        "lowest": float(seen.min()) if len(seen) else None,
+        "highest": float(seen.max()) if len(seen) else None,
+    }
+
+
+def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    more = ", ..." if facts["series"] > len(facts["ids"]) else ""
+    most = "" if facts["most_missing"] is None else f", most in {facts['most_missing']}"
+    ends = (facts["lowest"], facts["highest"])
+    return [
+        ("layout", "long: one row per series and time" if facts["layout"] == "long" else "wide: one column per series"),
+        ("series", f"{facts['series']:,} ({', '.join(map(str, facts['ids']))}{more})"),
+        ("step", f"{facts['step']} (season {facts['season']})"),
+        ("span", f"{facts['first']} to {facts['last']}"),
+        ("time zone", facts["zone"] or "none"),
+        ("steps per series", span(facts["steps"])),
+        ("values", f"{facts['values']:,}"),
+        ("missing", f"{facts['missing']:,} ({facts['missing'] / facts['values']:.2%}){most}"),
+        ("lowest, highest", ", ".join("none" if end is None else f"{end:g}" for end in ends)),
     ]
-    print_rows(rows)

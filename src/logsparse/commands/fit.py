@@ -4,31 +4,43 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from logsparse.commands.options import (
+    Covariates,
     Data,
+    DayFirst,
     FreqText,
     IdCol,
     Minutes,
+    PastCovariates,
     Preset,
+    StaticNames,
+    Steps,
     TargetCol,
     TimeCol,
+    TimeFormat,
+    Tz,
     Until,
     columns,
+    given,
     listed,
     print_rows,
     say,
 )
+from logsparse.commands.streams import source
 
 if TYPE_CHECKING:
-    from logsparse.commands.settings import Changes
-    from logsparse.config import Config
+    from logsparse.data.columns import Columns
     from logsparse.data.panel import Panel
     from logsparse.forecaster import LogSparse
     from logsparse.learned import Plan
+
+# Below this share of its planned steps a training has learned next to nothing: the exit code says so.
+_HARDLY_ANY = 0.05
+_HARDLY_TRAINED = 4
 
 
 def fit(
@@ -37,47 +49,50 @@ def fit(
     horizon: Annotated[int | None, typer.Option(help="number of steps to forecast [that of the preset]")] = None,
     context: Annotated[int | None, typer.Option(help="steps of history the model sees [chosen from the data]")] = None,
     until: Until = None,
+    steps: Steps = None,
     minutes: Minutes = None,
+    origin: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="MODEL", help="fitted model to train further on DATA [train a new one]"),
+    ] = None,
     preset: Preset = None,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="change a setting, such as model.layers=6; repeatable"),
     ] = None,
     seed: Annotated[
-        int, typer.Option(help="random seed; results repeat with the same number of threads and without --minutes")
-    ] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    covariates: Annotated[str | None, typer.Option(help="columns whose future values are known: a,b")] = None,
-    past_covariates: Annotated[str | None, typer.Option(help="columns known for the past only: a,b")] = None,
-    static: Annotated[str | None, typer.Option(help="columns with one category per series: a,b")] = None,
+        int | None,
+        typer.Option(help="random seed; results repeat with the same number of threads and without --minutes [0]"),
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda [auto]")] = None,
+    covariates: Covariates = None,
+    past_covariates: PastCovariates = None,
+    static: StaticNames = None,
     id_col: IdCol = None,
     time_col: TimeCol = None,
     target_col: TargetCol = None,
     freq: FreqText = None,
+    tz: Tz = None,
+    time_format: TimeFormat = None,
+    dayfirst: DayFirst = None,
 ) -> None:
-    """Train a model on DATA. A run that was interrupted or killed resumes when the same command is run again."""
-    from logsparse import presets
+    """Train a model on DATA. A run that was interrupted or killed resumes when the same command is run again.
+
+    A training that was too short is saved, and a line on the error stream says so; the exit code is 4 if it took fewer
+    than 5 % of its steps, as with --minutes too low. --steps plans fewer of them.
+    """
     from logsparse.commands.options import claim
-    from logsparse.commands.settings import Changes
+    from logsparse.commands.settings import read_settings
     from logsparse.data.files import check_writable
     from logsparse.data.frame import to_panel
     from logsparse.data.times import clock_time
-    from logsparse.errors import ConfigError
     from logsparse.folder import check_replaceable
-    from logsparse.forecaster import LogSparse
     from logsparse.train.loop import INTERRUPTED
 
     check_writable(out, folder=True)
     check_replaceable(out)
-    changed = Changes.read(changes or [])
-    base = None if preset is None else presets.named(preset)
-    if horizon is None and base is None:
-        raise ConfigError(
-            "A model needs --horizon, the number of steps to forecast.", got="none", hint="try --horizon 24."
-        )
-    steps = base.horizon if horizon is None and base else horizon or 0
-    model = LogSparse(steps, context=context, seed=seed, device=device, minutes=minutes)
-    model.check()
+    # What --set says of a setting that has an option of its own gives way to the option.
+    settings = {**read_settings(changes or []), **given(steps=steps, minutes=minutes, seed=seed, device=device)}
     used = columns(
         id_col=id_col,
         time_col=time_col,
@@ -86,18 +101,28 @@ def fit(
         covariates=listed(covariates),
         past_covariates=listed(past_covariates),
         static=listed(static),
+        tz=tz,
+        time_format=time_format,
+        dayfirst=dayfirst,
     )
+    folder = out.with_name(f"{out.name}.training")
     try:
-        panel = to_panel(data, **used)
-        if until is not None:
-            panel = panel.until(clock_time(panel, until))
-        model.config = _config(base, changed, panel, model)
-        plan = model.plan(panel, **used)
-        print_rows([("data", f"{panel.origin.layout} table: {panel}"), *_plan_rows(plan, panel)])
-        folder = out.with_name(f"{out.name}.training")
-        if claim(folder, range(seed, seed + plan.config.train.seeds)):
-            say(f"resuming the training in {folder}")
-        model.fit(plan, folder=folder)
+        if origin is None:
+            model = _new(horizon, context, preset, settings)
+            panel = to_panel(source(data), **used)
+            if until is not None:
+                panel = panel.until(clock_time(panel, until))
+            plan = model.plan(panel, **used)
+            print_rows([("data", f"{panel.origin.layout} table: {panel}"), *_plan_rows(plan, panel)])
+            if claim(folder, range(model.seed, model.seed + plan.config.train.seeds)):
+                say(f"resuming the training in {folder}")
+            model.fit(plan, folder=folder)
+        else:
+            model = _loaded(origin, settings, used, horizon=horizon, context=context, preset=preset)
+            if claim(folder, [model.seed]):
+                say(f"resuming the training in {folder}")
+            limits = {name: value for name, value in settings.items() if name in _FINE_TUNED}
+            model.fine_tune(source(data), until=until, folder=folder, **limits)
     except KeyboardInterrupt:
         say(f"nothing was saved in {out}: the command was stopped before training started.")
         raise
@@ -109,6 +134,7 @@ def fit(
     rows = [
         ("validation", f"{history.best:.4f} (negative log-likelihood per step)"),
         ("minutes", f"{history.seconds / 60:.1f}"),
+        ("steps", f"{history.steps:,} of {history.planned:,}"),
         ("ended", history.ended),
     ]
     print_rows(rows)
@@ -117,19 +143,58 @@ def fit(
         say(f"{out} has the best weights so far; the same command resumes the training.")
         raise typer.Exit(130)
     shutil.rmtree(folder, ignore_errors=True)
+    if history.warning and history.steps < _HARDLY_ANY * (history.planned or 0):
+        raise typer.Exit(_HARDLY_TRAINED)
 
 
-def _config(base: Config | None, changes: Changes, panel: Panel, model: LogSparse) -> Config | None:
-    """Return the config, or None without a preset or changes: the model then chooses its settings from the data."""
+def _new(horizon: int | None, context: int | None, preset: str | None, settings: dict[str, Any]) -> LogSparse:
+    """Return an unfitted model; without a preset its settings follow from the data."""
     from dataclasses import replace
 
-    from logsparse.defaults import recommend
+    from logsparse import presets
+    from logsparse.errors import ConfigError
+    from logsparse.forecaster import LogSparse
 
+    base = None if preset is None else presets.named(preset)
+    if horizon is None and base is None:
+        raise ConfigError(
+            "A model needs --horizon, the number of steps to forecast.", got="none", hint="try --horizon 24."
+        )
+    model = LogSparse(base.horizon if horizon is None and base else horizon or 0, context=context, **settings)
+    model.check()
     if base is not None:
-        base = replace(base, horizon=model.horizon, context=model.context or base.context)
-    elif changes:
-        base = recommend(panel, model.horizon, model.context)
-    return None if base is None else changes.apply(base)
+        model.config = replace(base, horizon=model.horizon, context=model.context or base.context)
+        model.check()
+    return model
+
+
+# What of a fitted model may be set when it is trained further.
+_FINE_TUNED = ("steps", "minutes", "lr")
+
+
+def _loaded(origin: Path, settings: dict[str, Any], used: Columns, **others: Any) -> LogSparse:
+    """Return the model to train further; what it knows already must not be given."""
+    from logsparse.errors import ConfigError
+    from logsparse.forecaster import LogSparse
+    from logsparse.registry import load
+
+    placed = {name: settings[name] for name in ("seed", "device") if name in settings}
+    sets = [f"--set {name}" for name in settings if name not in (*_FINE_TUNED, *placed)]
+    options = [f"--{name.replace('_', '-')}" for name in {**given(**others), **used}]
+    if sets or options:
+        raise ConfigError(
+            "A model that is trained further keeps its horizon, columns and settings.",
+            got=f"--from {origin} and {', '.join([*options, *sets])}",
+            hint="leave it out; --steps, --minutes, --set train.lr=..., --seed, --device and --until may be given.",
+        )
+    model = load(origin, **placed)
+    if not isinstance(model, LogSparse):
+        raise ConfigError(
+            "Only a model with a network can be trained further.",
+            got=f"{type(model).__name__} in {origin}",
+            hint="fit it again, on all data.",
+        )
+    return model
 
 
 def _plan_rows(plan: Plan, panel: Panel) -> list[tuple[str, str]]:

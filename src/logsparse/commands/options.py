@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from logsparse.errors import DataError, escaped
+from logsparse.commands.streams import STREAM, check_format, write_stream
+from logsparse.errors import ConfigError, DataError, escaped
 
 if TYPE_CHECKING:
     import polars as pl
 
     from logsparse.data.columns import Columns
 
+# Exit code if findings about the data are reason enough: `check --fail-on`, `predict --on-bad skip`.
+FINDINGS = 3
 # Columns of scores that are printed; a file has all of them.
 SHOWN = ("count", "R0.5", "R0.9", "wql", "coverage_80", "mase", "nd", "rmse")
+SHOWN_OF_MODELS = ("wql", "skill", "nd", "mase", "rmse", "coverage_80", "count")
 
 
 def say(text: str) -> None:
@@ -34,18 +38,19 @@ def span(numbers: Sequence[int]) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def print_rows(rows: Sequence[tuple[str, str]]) -> None:
+def print_rows(rows: Sequence[tuple[str, str]], *, beside: Path | None = None) -> None:
+    """Print labels and values; on the error stream if the result itself goes to standard output."""
     width = max(len(label) for label, _ in rows)
     for label, value in rows:
-        typer.echo(escaped(f"{label:<{width}}  {value}"))
+        typer.echo(escaped(f"{label:<{width}}  {value}"), err=beside == STREAM)
 
 
-def print_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows under a header: text and the first column aligned left, numbers right."""
+def print_table(names: Sequence[str], rows: Sequence[Sequence[str]], *, keys: int = 1) -> None:
+    """Print rows under a header: text and the first columns, the keys, aligned left, numbers right."""
     lines = [[escaped(cell) for cell in row] for row in (names, *rows)]
     columns = list(zip(*lines, strict=True))
     widths = [max(map(len, column)) for column in columns]
-    left = [not i or any(cell.count(" ") > 1 for cell in column[1:]) for i, column in enumerate(columns)]
+    left = [i < keys or any(cell.count(" ") > 1 for cell in column[1:]) for i, column in enumerate(columns)]
     for row in lines:
         cells = [
             cell.ljust(width) if to_left else cell.rjust(width)
@@ -54,59 +59,100 @@ def print_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         typer.echo("  ".join(cells).rstrip())
 
 
-def check_out(path: Path | None) -> None:
-    """Refuse a file that cannot be written, before the work starts."""
-    if path is not None:
+def check_out(path: Path | None, format_: str | None = None) -> None:
+    """Refuse a file that cannot be written, before the work starts; `-` is standard output."""
+    check_format(format_, path)
+    if path not in (None, STREAM):
         from logsparse.data.files import check_writable
 
         check_writable(path)
 
 
-def write_table(table: pl.DataFrame, path: Path | None) -> None:
-    if path is not None:
+def write_table(table: pl.DataFrame, path: Path | None, format_: str | None = None) -> None:
+    """Write to the file, or to standard output in this format if the path is `-`."""
+    if path == STREAM:
+        write_stream(table, format_)
+    elif path is not None:
         from logsparse.data.files import write
 
         write(table, path)
         say(f"wrote {path}")
 
 
-def print_scores(results: Any, *, by: str | None = None, out: Path | None = None) -> None:
-    """Score the results, write all scores to `out` if given, and print them."""
-    from logsparse.evaluation.metrics import score
+def print_scores(
+    results: Any, *, by: str | None = None, out: Path | None = None, format_: str | None = None, **names: str
+) -> None:
+    """Score the results, write all scores to `out` if given, and print them unless that is standard output."""
+    from logsparse.data.columns import MODEL
+    from logsparse.evaluation.metrics import ranking, score
 
-    scores = score(results, by=by)
-    write_table(scores, out)
-    if by is None:
+    scores = score(results, by=by, **names)
+    write_table(scores, out, format_)
+    if out == STREAM:
+        return
+    compared = MODEL in scores.columns
+    if by is None and not compared:
         print_rows([(name, number(value)) for name, value in scores.row(0, named=True).items()])
     else:
-        names = [by, *(name for name in SHOWN if name in scores.columns)]
-        print_table(names, [[_cell(value) for value in row] for row in scores.select(names).iter_rows()])
+        grouped = by is not None and by != MODEL
+        keys = [*scores.columns[:1], *([MODEL] if compared and grouped else [])]
+        measures = SHOWN_OF_MODELS if compared else SHOWN
+        shown = [*keys, *(name for name in measures if name in scores.columns)]
+        if compared and not grouped and (rank := ranking(scores)):
+            skill = "; skill is 1 - mae / that of seasonal naive" if "skill" in shown else ""
+            say(f"models by {rank}, best first{skill}")
+        rows = [[_cell(value) for value in row] for row in scores.select(shown).iter_rows()]
+        print_table(shown, rows, keys=len(keys))
 
 
 def _cell(value: Any) -> str:
     return number(value) if value is None or isinstance(value, float) else str(value)
 
 
-_FILE = "parquet, csv or feather file, or folder of parquet files"
+def say_of_training(model: object, path: Path) -> None:
+    """Print that the training of a saved model was too short, if it was."""
+    history = getattr(model, "history_", None)
+    if history is not None and history.warning:
+        say(f"{path}: {history.warning}")
+
+
+_FILE = "parquet, csv or feather file, folder of parquet files, or - for standard input"
 
 Data = Annotated[Path, typer.Argument(metavar="DATA", help=_FILE)]
 History = Annotated[Path | None, typer.Argument(metavar="DATA", help=f"{_FILE} [the data MODEL was fitted on]")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="folder of a fitted model")]
-ResultFile = Annotated[Path, typer.Argument(metavar="RESULTS", help="result file of a backtest")]
+ResultFile = Annotated[Path, typer.Argument(metavar="RESULTS", help="result file of a backtest, or -")]
 Future = Annotated[Path | None, typer.Option(help="file with the covariates over the horizon, and new series")]
 Until = Annotated[str | None, typer.Option(help="time of the last step to train on [the end of each series]")]
 Preset = Annotated[
     str | None, typer.Option(help="settings of the paper: a data set, such as electricity-f, or `paper` for any other")
 ]
+Steps = Annotated[int | None, typer.Option(help="number of training steps [those of the settings]")]
 Minutes = Annotated[float | None, typer.Option(help="time limit of the training in minutes [no limit]")]
 MethodName = Annotated[
     str | None,
     typer.Option("--method", help="how a network forecasts: ancestral, mean-path, two-way or direct [as fitted]"),
 ]
+Quantiles = Annotated[str | None, typer.Option(help="levels such as 0.1,0.5,0.9 [0.1 to 0.9]")]
+Samples = Annotated[
+    int | None, typer.Option(help="sample paths to draw per series [the model's setting, or as many as needed]")
+]
+Covariates = Annotated[str | None, typer.Option(help="columns whose future values are known: a,b")]
+PastCovariates = Annotated[str | None, typer.Option(help="columns known for the past only: a,b")]
+StaticNames = Annotated[str | None, typer.Option("--static", help="columns with one category per series: a,b")]
 IdCol = Annotated[str | None, typer.Option(help="column of series ids [unique_id]")]
 TimeCol = Annotated[str | None, typer.Option(help="column of times [ds]")]
 TargetCol = Annotated[str | None, typer.Option(help="column of values [y]")]
 FreqText = Annotated[str | None, typer.Option("--freq", help="time step, such as 15min, h, D, ME [inferred]")]
+
+Tz = Annotated[str | None, typer.Option("--tz", help="time zone of local times, such as Europe/Berlin [none]")]
+TimeFormat = Annotated[
+    str | None, typer.Option("--time-format", help="how times are written, such as '%d.%m.%Y %H:%M' [year first]")
+]
+DayFirst = Annotated[
+    bool | None,
+    typer.Option("--dayfirst/--monthfirst", help="whether 01.02.2024 is in February or January [refused]"),
+]
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -122,6 +168,16 @@ def columns(**options: Any) -> Columns:
 def listed(text: str | None) -> list[str] | None:
     """Split a comma-separated list."""
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def levels_of(text: str | None) -> list[float] | None:
+    """Return the levels of --quantiles."""
+    try:
+        return None if text is None else [float(part) for part in listed(text) or []]
+    except ValueError as error:
+        raise ConfigError(
+            "--quantiles must be levels between 0 and 1.", got=repr(text), hint="write --quantiles 0.1,0.5,0.9."
+        ) from error
 
 
 def claim(folder: Path, seeds: Iterable[int]) -> bool:

@@ -3,51 +3,88 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from logsparse.commands.options import (
+    FINDINGS,
     Future,
     History,
     MethodName,
     Model,
+    Quantiles,
+    Samples,
     check_out,
     given,
-    listed,
+    levels_of,
     print_rows,
+    say,
+    say_of_training,
     write_table,
 )
+from logsparse.commands.streams import STREAM, Format, source
+
+if TYPE_CHECKING:
+    from logsparse.data.health import OnBad
+
+# Series that are listed as left out.
+LISTED = 20
 
 
 def predict(
     model: Model,
     data: History = None,
-    out: Annotated[Path, typer.Option("-o", "--out", help="file to write the forecast to")] = Path("forecast.parquet"),
-    quantiles: Annotated[str | None, typer.Option(help="levels such as 0.1,0.5,0.9 [0.1 to 0.9]")] = None,
-    samples: Annotated[
-        int | None, typer.Option(help="sample paths to draw per series [the model's setting, or as many as needed]")
-    ] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="file to write to, or -")] = Path("forecast.parquet"),
+    format_: Format = None,
+    horizon: Annotated[int | None, typer.Option(help="number of steps, at most that of MODEL [that of MODEL]")] = None,
+    quantiles: Quantiles = None,
+    samples: Samples = None,
     method: MethodName = None,
     future: Future = None,
+    on_bad: Annotated[
+        str,
+        typer.Option(
+            help="what to do with series that have a bad finding (see `logsparse check`): warn, skip them (exit code 3 "
+            "if there are any), or fail (nothing is written)"
+        ),
+    ] = "warn",
 ) -> None:
-    """Forecast the next steps. They follow the end of DATA, or of the data that MODEL was fitted on."""
-    from logsparse.data.columns import ID, TIME
-    from logsparse.data.grid import from_native
+    """Forecast the next steps. They follow the end of DATA, or of the data that MODEL was fitted on.
+
+    Exit codes: 0 if all series were forecast, 3 if --on-bad skip left out some, 2 for an error.
+    """
+    from logsparse.params import steps_asked
     from logsparse.registry import load
 
-    check_out(out)
-    _check_separate(out, model, data, future)
-    levels = None if quantiles is None else _levels(quantiles)
+    check_out(out, format_)
+    if out != STREAM:
+        _check_separate(out, model, data, future)
+    asked = levels_of(quantiles)
     forecaster = load(model, **given(samples=samples, method=method))
-    table, _ = from_native(forecaster.predict(data, quantiles=levels, future=future), ids=ID)
-    write_table(table, out)
+    say_of_training(forecaster, model)
+    levels, steps = forecaster.check_quantiles(asked), steps_asked(horizon, forecaster.horizon)
+    past, health = forecaster.screened(None if data is None else source(data), cast("OnBad", on_bad))
+    (forecast,) = forecaster.summaries([forecaster.history(past, future, steps)], levels)
+    table = forecast.first(steps).table()
+    write_table(table, out, format_)
+    ids, times = table.to_series(0), table.to_series(1)
     rows = [
-        ("series", f"{table[ID].n_unique():,}"),
-        ("steps", f"{forecaster.horizon:,}, from {table[TIME].min()!s} to {table[TIME].max()!s}"),
+        ("series", f"{ids.n_unique():,}"),
+        ("steps", f"{horizon or forecaster.horizon:,}, from {times.min()!s} to {times.max()!s}"),
         ("columns", ", ".join(table.columns)),
     ]
-    print_rows(rows)
+    print_rows(rows, beside=out)
+    skipped = health.only("bad").reasons() if on_bad == "skip" else []
+    for reason in skipped[:LISTED]:
+        say(f"not forecast: {reason}")
+    if len(skipped) > LISTED:
+        say(f"and {len(skipped) - LISTED:,} more")
+    rest = health.only("warning") if on_bad == "skip" else health
+    if not rest.ok:
+        say(rest.summary() + (f"; `logsparse check {data} --model {model}` lists them" if data else ""))
+    if skipped:
+        raise typer.Exit(FINDINGS)
 
 
 def _check_separate(out: Path, model: Path, data: Path | None, future: Path | None) -> None:
@@ -61,14 +98,3 @@ def _check_separate(out: Path, model: Path, data: Path | None, future: Path | No
             got=str(out),
             hint="give another name with -o.",
         )
-
-
-def _levels(text: str) -> list[float]:
-    from logsparse.errors import ConfigError
-
-    try:
-        return [float(part) for part in listed(text) or []]
-    except ValueError as error:
-        raise ConfigError(
-            "--quantiles must be levels between 0 and 1.", got=repr(text), hint="write --quantiles 0.1,0.5,0.9."
-        ) from error

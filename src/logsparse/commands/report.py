@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from logsparse.commands.options import ResultFile, say
+from logsparse.commands.options import IdCol, ResultFile, TargetCol, TimeCol, given, say
 
 
 def report(
@@ -16,11 +16,21 @@ def report(
     model: Annotated[
         Path | None, typer.Option(help="folder of the model, to include its training, attention and settings")
     ] = None,
+    importance: Annotated[
+        Path | None, typer.Option(help="file that `logsparse explain -o` wrote, to include what the forecast rests on")
+    ] = None,
     title: Annotated[str | None, typer.Option(help="heading of the page [Forecast report]")] = None,
+    id_col: IdCol = None,
+    time_col: TimeCol = None,
+    target_col: TargetCol = None,
 ) -> None:
-    """Write the report of a backtest. It is one HTML file, which needs no network and contains no script."""
+    """Write the report of a backtest of one model or several.
+
+    It is one HTML file, which needs no network and contains no script.
+    """
     from logsparse.registry import load
     from logsparse.reporting.report import report as write_report
 
     forecaster = None if model is None else load(model)
-    say(f"wrote {write_report(results, out, model=forecaster, title=title)}")
+    names = given(id_col=id_col, time_col=time_col, target_col=target_col)
+    say(f"wrote {write_report(results, out, model=forecaster, importance=importance, title=title, **names)}")

@@ -7,17 +7,25 @@ from typing import Annotated
 
 import typer
 
-from logsparse.commands.options import ResultFile, check_out, print_scores
+from logsparse.commands.options import IdCol, ResultFile, TargetCol, TimeCol, check_out, given, print_scores
+from logsparse.commands.streams import Format, source
 
 
 def score(
     results: ResultFile,
-    by: Annotated[str | None, typer.Option(help="one row per unique_id, step or cutoff [one row overall]")] = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="file to write the scores to")] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            help="one row per unique_id, step, cutoff, or another column of RESULTS, such as a static one [one row]"
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="file to write the scores to, or -")] = None,
+    format_: Format = None,
+    id_col: IdCol = None,
+    time_col: TimeCol = None,
+    target_col: TargetCol = None,
 ) -> None:
     """Print the scores of a backtest."""
-    from logsparse.data.columns import ID
-    from logsparse.data.files import read
-
-    check_out(out)
-    print_scores(read(results, ids=ID), by=by, out=out)
+    check_out(out, format_)
+    names = given(id_col=id_col, time_col=time_col, target_col=target_col)
+    print_scores(source(results), by=by, out=out, format_=format_, **names)

@@ -1,68 +1,36 @@
-"""Texts such as model.layers=6 -> a config with these settings changed, each parsed by the type of its field."""
+"""Texts such as model.layers=6 -> settings by name, each parsed by the type of its field."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
 
 from logsparse.attention.pattern import PATTERNS, Pattern
-from logsparse.config import RENAMED, Config, ModelConfig, TrainConfig
+from logsparse.changes import dotted
+from logsparse.config import RENAMED
 from logsparse.errors import ConfigError, suggest
 
 _PATTERNS = {name: rule.make for name, rule in PATTERNS.items() if rule.options is not None}
 _BOOLEANS = {"true": True, "false": False}
-# Settings of `Config` itself; context and horizon have options of their own.
-_OWN = ("method", "features")
+# Settings that have options of their own.
 _OPTIONS = ("context", "horizon")
 
 
-def settable() -> dict[str, Any]:
-    """Return the name of every setting that `--set` accepts, and the type of its value."""
-    own = get_type_hints(Config)
-    return {
-        **{f"model.{name}": kind for name, kind in get_type_hints(ModelConfig).items()},
-        **{f"train.{name}": kind for name, kind in get_type_hints(TrainConfig).items()},
-        **{name: own[name] for name in _OWN},
-    }
+def read_settings(words: Sequence[str]) -> dict[str, Any]:
+    """Parse texts of the form `model.layers=6` into settings by name; the last one of a name wins."""
+    known, settings = dotted(), {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if name in _OPTIONS:
+            raise ConfigError(f"--set does not change the {name}.", got=word, hint=f"give --{name} instead.")
+        if name not in known or not equals:
+            raise ConfigError("--set takes name=value, with the name of a setting.", got=word, hint=_hint(name, known))
+        settings[name.rpartition(".")[2]] = read(name, known[name], text)
+    return settings
 
 
-@dataclass(frozen=True)
-class Changes:
-    """Changes to the settings of a run, parsed but not yet applied."""
-
-    own: dict[str, Any] = field(default_factory=dict)
-    model: dict[str, Any] = field(default_factory=dict)
-    train: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, words: Sequence[str]) -> Changes:
-        """Parse texts of the form `name=value`; the last one of a name wins."""
-        known, changes = settable(), cls()
-        for word in words:
-            name, equals, text = word.partition("=")
-            part, _, last = name.rpartition(".")
-            if name in _OPTIONS:
-                raise ConfigError(f"--set does not change the {name}.", got=word, hint=f"give --{name} instead.")
-            if name not in known or not equals:
-                raise ConfigError(
-                    "--set takes name=value, with the name of a setting.", got=word, hint=_hint(name, known)
-                )
-            section = {"": changes.own, "model": changes.model, "train": changes.train}[part]
-            section[last] = read(name, known[name], text)
-        return changes
-
-    def __bool__(self) -> bool:
-        return bool(self.own or self.model or self.train)
-
-    def apply(self, config: Config) -> Config:
-        """Apply all changes at once, so that only the result must be consistent."""
-        model, train = replace(config.model, **self.model), replace(config.train, **self.train)
-        return replace(config, model=model, train=train, **self.own)
-
-
-def _hint(name: str, known: dict[str, Any]) -> str:
+def _hint(name: str, known: Mapping[str, Any]) -> str:
     part, _, last = name.rpartition(".")
     if name in known:
         return f"write --set {name}=value."

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from itertools import chain
 from numbers import Integral, Real
@@ -17,12 +18,19 @@ import numpy as np
 import polars as pl
 
 from logsparse.data.calendar import Step
-from logsparse.data.times import READER_ERRORS, zoned
-from logsparse.errors import ConfigError, DataError, MissingColumnsError, keywords, listed, shown
+from logsparse.data.panel import Origin
+from logsparse.data.times import READER_ERRORS, zone_named, zoned
+from logsparse.errors import ConfigError, DataError, MissingColumnsError, keywords, listed, shown, truth
 
 ID, TIME, TARGET, CUTOFF = "unique_id", "ds", "y", "cutoff"
+# Names the forecaster of each row in the results of several.
+MODEL = "model"
 # Columns that a backtest adds so that its frame can be scored alone: a reference forecast, and the scale of MASE.
 NAIVE, SCALE = "seasonal_naive", "seasonal_error"
+_DEFAULTS = (ID, TIME, TARGET)
+# Columns that results have beside ids, times and values.
+_RESULTS = {CUTOFF, NAIVE, SCALE, "mean", "model", "step", "attended", "weight"}
+_QUANTILE = re.compile(r"q[0-9.]+")
 # Appended to the name of a duplicate column: pandas and pyarrow allow duplicates, polars does not.
 _DUPLICATE = "\0again"
 # The first match is the kind of a value. The order matters: to Python, datetimes are dates, and booleans integers.
@@ -43,6 +51,9 @@ class Columns(TypedDict, total=False):
     covariates: Iterable[str] | None
     past_covariates: Iterable[str] | None
     static: Iterable[str] | None
+    tz: str | tzinfo | None
+    time_format: str | None
+    dayfirst: bool | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +67,11 @@ class ColumnSpec:
     covariates: list[str] = field(default_factory=list)
     past_covariates: list[str] = field(default_factory=list)
     static: list[str] = field(default_factory=list)
+    tz: str | None = None
+    time_format: str | None = None
+    dayfirst: bool | None = None
+    home: str | None = None
+    """Zone of a fitted model, into which times of other zones are converted; no keyword of users."""
 
     @classmethod
     def of(cls, columns: Columns) -> ColumnSpec:
@@ -69,7 +85,16 @@ class ColumnSpec:
             covariates=listed("covariates", columns.get("covariates")),
             past_covariates=listed("past_covariates", columns.get("past_covariates")),
             static=listed("static", columns.get("static")),
+            tz=None if (zone := columns.get("tz")) is None else zone_named(zone),
+            time_format=_format(columns.get("time_format")),
+            dayfirst=None if (first := columns.get("dayfirst")) is None else truth("dayfirst", first),
         )
+        if self.time_format is not None and self.dayfirst is not None:
+            raise ConfigError(
+                "time_format already says which number is the day.",
+                got=f"time_format={self.time_format!r} and dayfirst={self.dayfirst}",
+                hint="leave one of the two out.",
+            )
         roles: dict[str, str] = {}
         for role, names in self._roles().items():
             for name in names:
@@ -95,6 +120,31 @@ class ColumnSpec:
     def used(self) -> list[str]:
         """All columns that are read from a long table."""
         return list(dict.fromkeys(chain(*self._roles().values())))
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Names of id, time and target in results; a default where a result has a column of that name already."""
+        given = (self.id_col, self.time_col, self.target_col)
+        free = [default if in_results(name) else name for name, default in zip(given, _DEFAULTS, strict=True)]
+        return _DEFAULTS if len(set(free)) < len(free) else (free[0], free[1], free[2])
+
+
+def in_results(name: str) -> bool:
+    """Return True for the name of a column that results have beside ids, times and values."""
+    return name in _RESULTS or _QUANTILE.fullmatch(name) is not None
+
+
+def result_names(origin: Origin) -> tuple[str, str, str]:
+    """Return the names of id, time and target in results: those of the data; the default ones after a wide table."""
+    return origin.names or _DEFAULTS
+
+
+def _format(value: object) -> str | None:
+    if value is not None and (not isinstance(value, str) or "%" not in value):
+        raise ConfigError(
+            "time_format must be a format of strftime.", got=shown(value), hint="write it like '%d.%m.%Y %H:%M'."
+        )
+    return value
 
 
 def validate_columns(columns: Columns) -> Columns:

@@ -23,7 +23,9 @@ from logsparse.storage import a_list, entries, numbers, texts, whole_number
 # B windows, L steps, F features, N steps of one chunk, R rows (series, or groups of series with the same span)
 
 CALENDAR = ("year", "month", "day", "weekday", "hour", "minute", "second", "day_of_year", "age")
-# Future covariates are clipped to this many deviations, so that products of them stay finite.
+TRENDS = ("year", "age")
+"""Calendar features that do not repeat."""
+# Future covariates are clipped to this many standard deviations, so that products of them stay finite.
 _MOST_DEVIATIONS = 1e8
 _CHUNK = 1 << 18
 
@@ -38,7 +40,7 @@ def chunks(length_R: Ints) -> Iterator[tuple[Ints, Ints]]:
 
 
 class Statistics:
-    """Running mean and standard deviation, merged so that a large mean does not swallow a small deviation."""
+    """Running mean and standard deviation, numerically stable even if the mean is large and the deviation small."""
 
     def __init__(self) -> None:
         self.count, self.mean, self.square = 0, 0.0, 0.0
@@ -136,6 +138,15 @@ class Features:
             self._read_covariates(panel, series_B, step_BL, out_BLF)
         return out_BLF
 
+    def earlier(self, name: str, panel: Panel, series_B: Ints, step_BL: Ints, back: int) -> Floats:
+        """Return one calendar feature as it was `back` steps earlier; year and age not before the series began."""
+        f = self.names.index(name)
+        alone = Features(names=(name,), covariates=(), mean=(self.mean[f],), std=(self.std[f],))
+        steps_BL = step_BL - back
+        if name in TRENDS:
+            steps_BL = np.maximum(steps_BL, np.minimum(step_BL, 0))
+        return alone(panel, series_B, steps_BL)[..., 0]
+
     def read_past(
         self, panel: Panel, series_B: Ints, step_BL: Ints, known_B: tuple[Ints, Ints], out_BLF: Floats
     ) -> None:
@@ -217,7 +228,7 @@ def _check_names(names: Sequence[str], freq: Freq) -> None:
     known = ("age",) if freq.kind == "index" else CALENDAR
     if unknown := [name for name in names if name not in known]:
         raise ConfigError(
-            "Calendar features must be available for the times.",
+            "Calendar features must be defined for the type of the times.",
             got=f"{unknown[0]!r} for {'integer times' if freq.kind == 'index' else 'dates'}",
             hint=f"choose from {', '.join(known)}; pass columns of your own as covariates.",
         )

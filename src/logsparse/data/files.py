@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -34,6 +35,7 @@ _FILE_KINDS = {
     ".arrow": "feather",
     ".ipc": "feather",
 }
+_WRITTEN = {**_FILE_KINDS, ".json": "json"}
 _RESULT = "The result"
 # Measured peak memory while a table is read (docs/data.md): per row of a long table; per cell of an extra column.
 BYTES_PER_LONG_ROW, BYTES_PER_EXTRA_CELL = 120, 16
@@ -253,11 +255,11 @@ def _disagree(name: str, got: str) -> DataError:
 
 def check_writable(path: Path, *, folder: bool = False) -> None:
     """Raise before long work if its result could not be written to `path` (into `path` if it is a `folder`)."""
-    if not folder and path.suffix.lower() not in _FILE_KINDS:
+    if not folder and path.suffix.lower() not in _WRITTEN:
         raise DataError(
-            "Results are written as parquet, csv or feather.",
+            "Results are written as parquet, csv, feather or json.",
             got=f"{path}",
-            hint="end the name in .parquet, .csv or .feather.",
+            hint="end the name in .parquet, .csv, .feather or .json.",
         )
     try:
         if not folder and path.is_dir():
@@ -275,19 +277,31 @@ def check_writable(path: Path, *, folder: bool = False) -> None:
 
 
 def write(table: pl.DataFrame, path: Path) -> None:
-    """Write to parquet, csv or feather by the ending of the name, atomically."""
+    """Write to parquet, csv, feather or json by the ending of the name, atomically."""
     check_writable(path)
-    kind = _FILE_KINDS[path.suffix.lower()]
     try:
-        with whole_file(path, _RESULT) as file:
-            if kind == "parquet":
-                table.write_parquet(file)
-            elif kind == "csv":
-                table.write_csv(file)
-            else:
-                table.write_ipc(file)
+        blob = encode(table, _WRITTEN[path.suffix.lower()])
     except pl.exceptions.PolarsError as error:
         raise unwritable(_RESULT, path, str(error)) from error
+    with whole_file(path, _RESULT) as file:
+        file.write(blob)
+
+
+def encode(table: pl.DataFrame, kind: str) -> bytes:
+    """Return the bytes of a parquet, csv, feather or json file; json is a list of records with ISO times."""
+    buffer = BytesIO()
+    match kind:
+        case "parquet":
+            table.write_parquet(buffer)
+        case "csv":
+            table.write_csv(buffer)
+        case "feather":
+            table.write_ipc(buffer)
+        case _:
+            times = [name for name, dtype in table.schema.items() if dtype == pl.Datetime]
+            table.with_columns(pl.col(times).dt.to_string("iso:strict")).write_json(buffer)
+            buffer.write(b"\n")
+    return buffer.getvalue()
 
 
 def check_memory(needed: float, of: str) -> None:

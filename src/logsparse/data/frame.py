@@ -1,11 +1,11 @@
-"""A frame or file -> Panel; Panel + a frame of future covariates -> Panel whose covariates reach beyond its end.
+"""A frame or file -> Panel.
 
 The way of a frame, each step in one file:
 
 1. columns: names and roles of the columns (`ColumnSpec`).
 2. files: a path -> a lazy polars table. grid: a pandas, polars or pyarrow frame -> a lazy polars table (`scan_native`).
 3. here: long or wide?
-4. times: text, dates and zones -> int64. grid: rows in order and their step (`place_on_grid`), values as float32.
+4. localtime, times: text, dates and zones -> int64. grid: rows in order, their step (`place_on_grid`), values.
 5. panel: the flat arrays.
 """
 
@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Literal, TypeAlias, Unpack
 
 import numpy as np
 import polars as pl
 
-from logsparse.data.calendar import Ints
-from logsparse.data.columns import Columns, ColumnSpec, refuse_duplicates, require
+from logsparse.data.columns import Columns, ColumnSpec, refuse_duplicates, require, validate_columns
 from logsparse.data.files import (
     BYTES_PER_CELL,
     BYTES_PER_CELL_READ,
@@ -35,7 +34,7 @@ from logsparse.data.files import (
 )
 from logsparse.data.grid import (
     Library,
-    Rows,
+    TimeKind,
     check_size,
     number_series,
     place_on_grid,
@@ -44,8 +43,9 @@ from logsparse.data.grid import (
     read_numbers,
     scan_native,
 )
+from logsparse.data.localtime import looks_like, read_times
 from logsparse.data.panel import Floats, Origin, Panel
-from logsparse.data.times import looks_like_times, on_clock
+from logsparse.data.times import NAIVE, When, clock_time
 from logsparse.errors import DataError
 
 if TYPE_CHECKING:
@@ -83,6 +83,13 @@ def to_panel(data: Data, **columns: Unpack[Columns]) -> Panel:
         Columns of numbers or words that are known up to the cutoff only.
     static : list of str, optional
         Columns of one category per series (long tables only).
+    tz : str, optional
+        Zone whose clock counts days and hours, such as "Europe/Berlin": times without a zone are its local times, and
+        others are converted.
+    time_format : str, optional
+        How times are written in text, as for strftime: "%d.%m.%Y %H:%M".
+    dayfirst : bool, optional
+        True reads 01.02.2024 and 1/2/2024 as the first of February, False as the second of January.
 
     Returns
     -------
@@ -109,9 +116,23 @@ def to_panel(data: Data, **columns: Unpack[Columns]) -> Panel:
     Panel(2 series from a wide table, 4 values, d, 2024-01-01 to 2024-01-02)
     >>> ls.to_panel(long.rename({"y": "sales"}), target_col="sales").ids
     ('a', 'b')
+    >>> ls.to_panel(pl.DataFrame({"day": ["01.02.2024", "02.02.2024"], "a": [1.0, 2.0]}), dayfirst=True)
+    Panel(1 series from a wide table, 2 values, d, 2024-02-01 to 2024-02-02)
 
     """
-    spec = ColumnSpec.of(columns)
+    panel = with_empty(data, **columns)
+    if not isinstance(data, Panel):
+        refuse_empty(panel)
+    return panel
+
+
+def with_empty(data: Data, **columns: Unpack[Columns]) -> Panel:
+    """Read as `to_panel` does, but keep series without any value, as all NaN."""
+    return read_as(data, ColumnSpec.of(columns))
+
+
+def read_as(data: Data, spec: ColumnSpec) -> Panel:
+    """Read a frame or file whose columns are described by `spec`, empty series included; a Panel stays itself."""
     if isinstance(data, Panel):
         return data
     table, library = scan_native(data, ids=spec.id_col, needed=spec.used)
@@ -156,7 +177,7 @@ def time_column(table: pl.LazyFrame, spec: ColumnSpec) -> str | None:
         return spec.time_col
     texts = [name for name, kind in schema.items() if kind == pl.String]
     first = collect(table.head(100), texts)
-    dated = [n for n, kind in schema.items() if kind.is_temporal() or (n in texts and looks_like_times(first[n]))]
+    dated = [n for n, kind in schema.items() if kind.is_temporal() or (n in texts and looks_like(first[n], spec))]
     return dated[0] if len(dated) == 1 else None
 
 
@@ -184,7 +205,8 @@ def _wide_time_column(table: pl.LazyFrame, spec: ColumnSpec) -> str | None:
 
 def _from_long(table: pl.DataFrame, spec: ColumnSpec, library: Library) -> Panel:
     ids, codes = number_series(table, spec.id_col)
-    rows, freq, origin = place_on_grid(ids, codes, table[spec.time_col], spec.freq)
+    stamps, written = read_times(table[spec.time_col], codes, spec)
+    rows, freq, times = place_on_grid(ids, codes, stamps, spec.freq)
     begins = rows.begins
     steps = freq.steps(rows.times[begins][rows.codes], rows.times)
     lengths = steps[np.append(begins[1:], rows.times.size) - 1] + 1
@@ -207,7 +229,7 @@ def _from_long(table: pl.DataFrame, spec: ColumnSpec, library: Library) -> Panel
         freq=freq,
         covariates={name: spread(numbers) for name, (numbers, _) in read.items()},
         static={name: read_category(table[name], rows) for name in spec.static},
-        origin=Origin(library, "long", *origin),
+        origin=_origin(library, "long", times, written, spec),
         past=tuple(spec.past_covariates),
         words={name: words for name, (_, words) in read.items() if words},
     )
@@ -218,8 +240,9 @@ def _from_wide(table: pl.LazyFrame, spec: ColumnSpec, time_col: str, library: Li
     names = [name for name in schema_of(table) if name not in (time_col, *spec.timed)]
     # Times are read together with the first columns: a separate read would double the cost.
     first = collect(table, [time_col, *names[:_COLUMNS_AT_ONCE]])
-    stamps = first.drop_in_place(time_col)
-    rows, freq, origin = place_on_grid((), np.zeros(len(stamps), np.int64), stamps, spec.freq)
+    codes = np.zeros(len(first), np.int64)
+    stamps, written = read_times(first.drop_in_place(time_col), codes, spec)
+    rows, freq, times = place_on_grid((), codes, stamps, spec.freq)
     cells = freq.steps(np.full_like(rows.times, rows.times[0]), rows.times)
     length = int(cells[-1]) + 1
     check_size(rows, freq, np.array([length]), len(names) + len(spec.timed))
@@ -249,11 +272,20 @@ def _from_wide(table: pl.LazyFrame, spec: ColumnSpec, time_col: str, library: Li
         starts=np.full(len(names), rows.times[0]),
         freq=freq,
         covariates={name: np.tile(into, len(names)) for name, into in shared.items()},
-        origin=Origin(library, "wide", *origin),
+        origin=_origin(library, "wide", times, written, spec),
         past=tuple(spec.past_covariates),
         words={name: found for name, found in words.items() if found},
     )
     return _trim_leading_gaps(panel)
+
+
+def _origin(
+    library: Library, layout: Literal["long", "wide"], times: TimeKind, written: str | None, spec: ColumnSpec
+) -> Origin:
+    kind, zone = times
+    # Dates have no zone of their own.
+    zone = spec.tz if written == NAIVE else zone
+    return Origin(library, layout, kind, zone, written, spec.names if layout == "long" else None)
 
 
 def _columns(table: pl.LazyFrame, names: list[str]) -> Iterator[pl.Series]:
@@ -273,13 +305,8 @@ def _trim_leading_gaps(panel: Panel) -> Panel:
     late_S = np.zeros(len(panel), np.int64)
     for series in np.flatnonzero(np.isnan(panel.values[panel.indptr[:-1]])).tolist():
         seen = ~np.isnan(panel[series])
-        if not seen.any():
-            raise DataError(
-                "Every series must have at least one value.",
-                got=f"none in series {panel.ids[series]!r}",
-                hint="drop that series.",
-            )
-        late_S[series] = panel.freq.restart(int(panel.starts[series]), int(np.argmax(seen)))
+        if seen.any():
+            late_S[series] = panel.freq.restart(int(panel.starts[series]), int(np.argmax(seen)))
     if not late_S.any():
         return panel
     indptr = np.concatenate([[0], np.cumsum(panel.lengths - late_S)])
@@ -300,123 +327,19 @@ def _trim_leading_gaps(panel: Panel) -> Panel:
     )
 
 
-@dataclass(frozen=True)
-class _FutureRows:
-    """Rows within the horizon: number of the series, steps after its end, and row of the table."""
-
-    series: Ints
-    ahead: Ints
-    row: Ints
-
-
-def join_future(panel: Panel, future: Data | None, horizon: int, **columns: Unpack[Columns]) -> Panel:
-    """Extend the covariates `horizon` steps beyond the end of each series, from a frame of future rows.
-
-    The frame is long; for a panel from a wide table, it may instead have a time column and the shared covariates.
-    """
-    if future is None and (panel.stored >= panel.lengths + horizon).all():
-        return panel
-    names = list(panel.ahead)
-    if future is None:
-        raise DataError(
-            f"The covariates {', '.join(names)} must be known for the {horizon} steps to forecast.",
-            got="no future values",
-            hint="pass them with predict(future=frame); those known only for the past are fit(past_covariates=[...]).",
-        )
-    spec = ColumnSpec.of(columns)
-    lazy, _ = scan_native(future, ids=spec.id_col, needed=[spec.id_col, spec.time_col, *names])
-    time_col = time_column(lazy, spec) or spec.time_col
-    shared = panel.origin.layout == "wide" and spec.id_col not in schema_of(lazy)
-    wanted = [time_col, *names] if shared else [spec.id_col, time_col, *names]
-    require(list(schema_of(lazy)), wanted)
-    table = collect(lazy, wanted)
-    known = _within(panel, table, horizon, time_col, None if shared else spec.id_col)
-    indptr = np.concatenate([[0], np.cumsum(panel.lengths + horizon)])
-    seen = np.concatenate([np.arange(b, b + n) for b, n in zip(indptr[:-1], panel.lengths, strict=True)])
-    source = np.concatenate([np.arange(b, b + n) for b, n in zip(panel.indptr[:-1], panel.lengths, strict=True)])
-    rows = Rows(panel.ids, known.row, known.series, panel.freq.add(panel.ends()[known.series], known.ahead + 1))
-    cells = indptr[known.series] + panel.lengths[known.series] + known.ahead
-
-    def extend(old: Floats, ahead: Floats | None = None) -> Floats:
-        flat = np.full(indptr[-1], np.nan, np.float32)
-        flat[seen] = old[source]
-        if ahead is not None:
-            flat[cells] = ahead
-        return flat
-
-    read = {n: read_covariate(table[n], rows, panel.freq, words=panel.words.get(n, ())) for n in names}
-    for name, (_, words) in read.items():
-        if words and name not in panel.words:  # refuses, and names the first text
-            read_numbers(table[name], rows, panel.freq)
-    longer = replace(
-        panel,
-        values=extend(panel.values),
-        indptr=indptr,
-        covariates={n: extend(old, read[n][0] if n in read else None) for n, old in panel.covariates.items()},
-        words={n: read[n][1] if n in read else words for n, words in panel.words.items()},
-    )
-    _refuse_unknown(longer, names, rows, horizon)
-    return longer
-
-
-def _within(panel: Panel, table: pl.DataFrame, horizon: int, time_col: str, id_col: str | None) -> _FutureRows:
-    """Return the rows within the horizon, checked to be on the grid and unique; other rows are ignored."""
-    late = np.flatnonzero(on_clock(panel, table[time_col]) > panel.ends().min())
-    if id_col is None:
-        series, row = np.repeat(np.arange(len(panel)), late.size), np.tile(late, len(panel))
-    else:
-        numbers = _number(panel, table, id_col)[late]
-        series, row = numbers[numbers >= 0], late[numbers >= 0]
-    times = on_clock(panel, table[time_col][row], series)
-    rows = Rows(panel.ids, row, series, times)
-    ahead = panel.freq.steps(panel.starts[series], times) - panel.lengths[series]
-    off = panel.freq.add(panel.starts[series], panel.lengths[series] + ahead) != times
-    if (off_grid := off & (times > panel.ends()[series]) & (ahead < horizon)).any():
-        raise DataError(
-            "Future values must lie on the steps to forecast.",
-            got=f"a time off the grid of {panel.freq} {rows.first(off_grid, panel.freq)}",
-            hint="write the times as predict() returns them.",
-        )
-    fits = (ahead >= 0) & (ahead < horizon)
-    cells = pl.Series(np.where(fits, series * horizon + ahead, -1 - np.arange(fits.size)))
-    if (repeated := cells.is_duplicated().to_numpy()).any():
-        raise DataError(
-            "Future values must be unique per series and time.",
-            got=f"two rows {rows.first(repeated, panel.freq, 'for')}",
-            hint="drop or aggregate the duplicates.",
-        )
-    return _FutureRows(series[fits], ahead[fits], row[fits])
-
-
-def _number(panel: Panel, table: pl.DataFrame, id_col: str) -> Ints:
-    """Return the number of each row's series in the panel, -1 if the panel does not have it."""
-    ids, codes = number_series(table, id_col)
-    positions = dict(zip(panel.ids, range(len(panel)), strict=True))
-    numbers = np.array([positions.get(name, -1) for name in ids], np.int64)
-    if (numbers < 0).all():
-        raise DataError(
-            "Future values must belong to the series to forecast.",
-            got=f"ids such as {ids[0]!r} for series such as {panel.ids[0]!r}" if ids else "no rows",
-            hint="use the ids of the data that were fitted.",
-        )
-    return np.asarray(numbers[codes])
-
-
-def _refuse_unknown(panel: Panel, names: list[str], given: Rows, horizon: int) -> None:
-    """Raise for the first covariate that is not known over the horizon; `given` are the rows of the future frame."""
-    for name in names:
-        unknown = np.isnan(panel.covariates[name][panel.indptr[1:, None] - horizon + np.arange(horizon)])
-        ahead = panel.freq.steps(panel.starts[given.codes], given.times) - panel.lengths[given.codes]
-        if (empty := unknown[given.codes, ahead]).any():
+def refuse_empty(panel: Panel) -> None:
+    """Raise for the first series without any value."""
+    for series in np.flatnonzero(np.isnan(panel.values[panel.indptr[:-1]])).tolist():
+        if np.isnan(panel[series]).all():
             raise DataError(
-                f"The covariate {name!r} must be known for all {horizon} steps to forecast.",
-                got=f"no value {given.first(empty, panel.freq)}",
-                hint="fill in that value; if it is known only for the past, fit with past_covariates=[...].",
+                "Every series must have at least one value.",
+                got=f"none in series {panel.ids[series]!r}",
+                hint="drop that series.",
             )
-        if unknown.any():
-            short = int(np.argmax(unknown.any(axis=1)))
-            raise DataError(
-                f"The covariate {name!r} must be known for all {horizon} steps to forecast.",
-                got=f"series {panel.ids[short]!r} with {horizon - int(unknown[short].sum())} of them",
-                hint=f"pass future values up to {horizon} steps after {panel.freq.show(int(panel.ends()[short]))}.",
-            )
+
+
+def read_panel(data: Data, until: When | None, columns: Columns) -> tuple[Panel, Columns]:
+    """Return the data up to `until` as a panel, and the columns that were named, checked."""
+    given = validate_columns(columns)
+    panel = to_panel(data, **given)
+    return (panel if until is None else panel.until(clock_time(panel, until))), given

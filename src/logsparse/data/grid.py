@@ -244,7 +244,9 @@ def place_on_grid(
         raise DataError(
             f"{'Each series' if ids else 'A wide table'} must have one row per time; {stamps.name!r} repeats.",
             got=f"two rows {at}",
-            hint="drop or aggregate the duplicates, or name the column that identifies the series with id_col=.",
+            hint="local times repeat where the clock went back: name their zone with tz=, such as tz='Europe/Berlin'."
+            if column.dtype == pl.Datetime and zone is None and _clock_went_back(rows.times[1:][same])
+            else "drop or aggregate the duplicates, or name the column that identifies the series with id_col=.",
         )
     freq = Freq.parse(asked) if asked is not None else infer(rows.times, rows.codes, dates=dates)
     if zone and (freq is None or freq.kind != "index"):
@@ -261,6 +263,14 @@ def place_on_grid(
         "integer" if not dates else "date" if column.dtype == pl.Date else "datetime"
     )
     return rows, freq, (kind, zone)
+
+
+def _clock_went_back(repeated: Ints) -> bool:
+    """Return True if times repeat as local times do: in the first hours of at most one day per half of a year."""
+    days = np.unique(repeated // DAY).astype("datetime64[D]")
+    months = days.astype("datetime64[M]").astype(np.int64)
+    changes = np.isin(months % 12, (2, 3, 8, 9, 10)).all() and len(np.unique(months // 6)) == len(days)
+    return bool(changes and (repeated % DAY < 4 * 3600 * SECOND).all())
 
 
 def _sorted_rows(ids: tuple[SeriesId, ...], codes: Ints, times: Ints, clock: str) -> Rows:

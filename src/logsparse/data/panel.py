@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,11 @@ class Origin:
     time_type: str = "datetime"
     """`integer`, `date` or `datetime`."""
     zone: str | None = None
+    """Zone whose clock counts days and hours."""
+    written: str | None = None
+    """How results write times: None in `zone`, `naive` as local times without a zone, or in another zone."""
+    names: tuple[str, str, str] | None = None
+    """Columns of ids, times and values in a long table, which results have again; None: the default names."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Static:
     categories: tuple[str, ...]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Panel:
     """Many series on a regular grid, stored in one flat array.
 
@@ -186,6 +191,41 @@ class Panel:
             got=f"series {self.ids[series]!r}, whose first value is at {self.freq.show(first)}, and a cutoff at "
             f"{self.freq.show(cutoff)}",
             hint="choose a later cutoff, fewer windows, or leave that series out.",
+        )
+
+    def reaching(self, steps: int) -> Panel:
+        """Return the panel with at least `steps` steps stored after each series; covariates keep their last value."""
+        stored, reach = self.stored, np.maximum(self.stored, self.lengths + steps)
+        if (reach == stored).all():
+            return self
+        indptr = np.concatenate([[0], np.cumsum(reach)])
+        series = np.repeat(np.arange(len(self)), reach)
+        place = np.arange(indptr[-1]) - indptr[series]
+        source = self.indptr[series] + np.minimum(place, stored[series] - 1)
+        values = np.where(place < stored[series], self.values[source], np.float32(np.nan))
+        covariates = {name: flat[source] for name, flat in self.covariates.items()}
+        return replace(self, values=values, indptr=indptr, covariates=covariates)
+
+    def keep(self, kept: NDArray[np.bool_]) -> Panel:
+        """Return the panel with those series only for which `kept` is True, one per series; values are copied."""
+        cells = np.repeat(kept, self.stored)
+
+        def some(one_per_series: Ints | NDArray[np.float64] | None) -> Any:
+            return None if one_per_series is None else one_per_series[kept]
+
+        return replace(
+            self,
+            values=self.values[cells],
+            indptr=np.concatenate([[0], np.cumsum(self.stored[kept])]),
+            lengths=self.lengths[kept],
+            ids=tuple(name for name, one in zip(self.ids, kept, strict=True) if one),
+            starts=self.starts[kept],
+            covariates={name: flat[cells] for name, flat in self.covariates.items()},
+            static={name: Static(column.codes[kept], column.categories) for name, column in self.static.items()},
+            numbers=some(self.numbers),
+            elapsed=some(self.elapsed),
+            units=some(self.units),
+            typical=some(self.typical),
         )
 
     def to_last_value(self) -> Panel:

@@ -16,7 +16,7 @@ from logsparse.data.calendar import FARTHEST, Freq, Ints
 from logsparse.data.columns import ColumnSpec
 from logsparse.data.panel import Floats, Origin, Panel, SeriesId, Static
 from logsparse.data.scale import Doubles, mean_moments, mean_sizes
-from logsparse.data.times import to_wall
+from logsparse.data.times import NAIVE, to_wall
 from logsparse.errors import DataError
 from logsparse.storage import a_list, array, entries, ids, numbers, require, text, texts, wholes
 
@@ -237,7 +237,7 @@ def pack_panel(panel: Panel, steps: int | None = None) -> tuple[dict[str, Any], 
         "lengths": kept_S.tolist(),
         "elapsed": elapsed_S.tolist(),
         "freq": str(panel.freq),
-        "origin": asdict(panel.origin),
+        "origin": {**asdict(panel.origin), "names": None if panel.origin.names is None else list(panel.origin.names)},
         "static": {
             name: {"codes": column.codes.tolist(), "categories": list(column.categories)}
             for name, column in panel.static.items()
@@ -303,12 +303,18 @@ def _static(name: str, column: Any, count: int) -> Static:
 
 
 def _origin(facts: Any) -> Origin:
-    origin = Origin(**entries("panel/origin", facts))
+    state = entries("panel/origin", facts)
+    names = state.get("names")  # models of version 0.1.0 have none
+    if names is not None:
+        names = texts("panel/origin/names", names)
+        require("panel/origin/names", "three names", names, holds=len(set(names)) == 3 == len(names))
+    origin = Origin(**{**state, "names": names})
     for name, kinds in _ORIGINS.items():
         require(f"panel/origin/{name}", f"one of {', '.join(kinds)}", facts, holds=getattr(origin, name) in kinds)
-    if origin.zone is not None:
-        # Raises for an unknown zone.
-        to_wall(np.zeros(1, np.int64), text("panel/origin/zone", origin.zone))
+    for name in ("zone", "written"):
+        if (zone := getattr(origin, name)) is not None and zone != NAIVE:
+            # Raises for an unknown zone.
+            to_wall(np.zeros(1, np.int64), text(f"panel/origin/{name}", zone))
     return origin
 
 

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime
-from typing import Any, cast
+from typing import Any, Literal, cast
+from zoneinfo import available_timezones
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from logsparse.data.calendar import DAY, FARTHEST, Ints
 from logsparse.data.panel import Panel
-from logsparse.errors import ConfigError, DataError, is_whole, shown
+from logsparse.errors import ConfigError, DataError, is_whole, shown, suggest
 
 # Readers raise anything; polars also panics on unknown time zones or dates, with a BaseException.
 READER_ERRORS = (Exception, pl.exceptions.PanicException)
 
 UNTIL = "until"
+NAIVE = "naive"
 When = str | int | date | datetime | np.datetime64
 # Year first, since other orders are ambiguous. Groups: day, hours and minutes, seconds, fraction, offset.
 _TEXT = (
@@ -28,6 +31,10 @@ _TEXT = (
     r"(?:[T ]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(\.[0-9]+)?)?(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?$"
 )
 _FIXED = r"(?:UTC|GMT)?([+-][0-9]{2}):?([0-9]{2})?"
+_YEAR_FIRST = (
+    "write times year first, like 2024-01-31T15:00, or say how they are written: dayfirst=True for 31.01.2024 15:00, "
+    "time_format='%m/%d/%Y %H:%M' for any other form."
+)
 # More than any offset from UTC, and than any time that a zone has skipped.
 _FAR = DAY + DAY // 2
 # The years 1 to 9999, in days from 1970.
@@ -80,9 +87,32 @@ def _refuse_far(column: pl.Series) -> None:
 
 
 def looks_like_times(column: pl.Series) -> bool:
-    """Return True if the first text of a column is a time."""
+    """Return True if the first text of a column is a time written year first."""
     first = column.drop_nulls().head(1)
     return len(first) == 1 and bool(first.str.strip_chars().str.contains(_TEXT)[0])
+
+
+def zone_named(value: object) -> str:
+    """Return the name of a time zone, given by its name or as an object such as a ZoneInfo."""
+    name = fixed_zone(str(value))
+    try:
+        to_wall(np.zeros(1, np.int64), name or "?")  # polars takes an empty name for no zone
+    except READER_ERRORS as error:
+        known = available_timezones()
+        cities = {zone.rpartition("/")[2].lower(): zone for zone in sorted(known)}
+        near = cities.get(str(value).lower().replace(" ", "_"))
+        raise ConfigError(
+            "tz must be the name of a time zone.",
+            got=shown(value),
+            hint=f"did you mean {near!r}?" if near else suggest(value, known, "write it like 'Europe/Berlin'."),
+        ) from error
+    if name == "UTC" and (match := re.fullmatch(_FIXED, str(value))) and int(match[1] + (match[2] or "00")):
+        raise ConfigError(
+            "tz must be the name of a time zone, or an offset of whole hours.",
+            got=shown(value),
+            hint="name the zone, such as 'Asia/Kolkata'.",
+        )
+    return name
 
 
 def fixed_zone(name: str) -> str:
@@ -102,8 +132,12 @@ def zoned(utc: pl.Series, zone: str) -> pl.Series:
         return aware
 
 
-def from_text(column: pl.Series) -> pl.Series:
-    """Parse text written year first into dates, or datetimes with or without a zone; raise for other text."""
+def from_text(column: pl.Series, *, original: pl.Series | None = None, hint: str = _YEAR_FIRST) -> pl.Series:
+    """Parse text written year first into dates, or datetimes with or without a zone; raise for other text.
+
+    Offsets that change give datetimes in UTC. An error shows the `original` text, if the column was rewritten.
+    """
+    shown_text = column if original is None else original
     parts = column.str.strip_chars().str.extract_groups(_TEXT).struct.unnest()
     day, clock, second, fraction, offset = (parts.to_series(i) for i in range(5))
     day = day.str.replace_all("/", "-", literal=True)
@@ -116,25 +150,39 @@ def from_text(column: pl.Series) -> pl.Series:
     if (unread := stamps.is_null() & column.is_not_null()).any():
         raise DataError(
             f"The time column {column.name!r} must hold integers, dates or datetimes.",
-            got=f"the text {column.filter(unread)[0]!r}",
-            hint="write times year first, like 2024-01-31 or 2024-01-31T15:00.",
+            got=f"the text {shown_text.filter(unread)[0]!r}",
+            hint=hint,
         )
     if (fine := fraction.str.contains(r"\.[0-9]{6}[0-9]*[1-9]").fill_null(value=False)).any():
-        raise _too_fine(column.name, column.filter(fine)[0])
+        raise _too_fine(column.name, shown_text.filter(fine)[0])
     return _in_zone(stamps, offset)
 
 
 def _in_zone(stamps: pl.Series, offset: pl.Series) -> pl.Series:
     written = [None if text is None else str(text) for text in offset.filter(stamps.is_not_null()).unique()]
     shifts = {text: _microseconds(text) for text in written}
-    if len(set(shifts.values())) > 1:
+    if None in shifts and len(shifts) > 1:
         zones = ", ".join(sorted(text or "none" for text in written))
-        raise mixed_zones(stamps.name, f"{len(written)} zones: {zones}")
+        raise DataError(
+            f"All times in {stamps.name!r} must have an offset, or none.",
+            got=f"the offsets {zones}",
+            hint="write the offset of every time, such as 2024-01-31T15:00+01:00.",
+        )
     if not shifts or None in shifts:
         return stamps
-    text, shift = next(iter(shifts.items()))
+    shift = offset.replace_strict(list(shifts), list(shifts.values()), default=None, return_dtype=pl.Int64)
     utc = pl.Series(stamps.name, stamps.cast(pl.Datetime("us")).to_physical() - shift).cast(pl.Datetime("us", "UTC"))
-    return utc.dt.convert_time_zone(fixed_zone(str(text).replace("Z", "+00:00")))
+    if len(set(shifts.values())) > 1:
+        return utc
+    return utc.dt.convert_time_zone(fixed_zone(next(iter(shifts)).replace("Z", "+00:00")))  # type: ignore[union-attr]
+
+
+def days_of_changing_offset(column: pl.Series) -> str:
+    """Return the offsets in a column of text if they change while the time of day does not; else an empty text."""
+    parts = column.str.strip_chars().str.extract_groups(_TEXT).struct.unnest()
+    clock, offset = parts.to_series(1).drop_nulls(), parts.to_series(4).drop_nulls().unique()
+    changes = len({_microseconds(text) for text in offset}) > 1 and clock.n_unique() == 1 and len(clock) > 1
+    return ", ".join(sorted(offset)) if changes else ""
 
 
 def _microseconds(offset: str | None) -> int | None:
@@ -143,14 +191,6 @@ def _microseconds(offset: str | None) -> int | None:
     digits = offset.replace(":", "").replace("Z", "+0000").ljust(5, "0")
     minutes = 60 * int(digits[1:3]) + int(digits[3:5])
     return (-1 if digits[0] == "-" else 1) * minutes * 60_000_000
-
-
-def mixed_zones(name: str, got: str) -> DataError:
-    return DataError(
-        f"The time column {name!r} must have one time zone.",
-        got=got,
-        hint="convert all times to one zone first, for example UTC.",
-    )
 
 
 def _too_fine(name: str, text: str) -> DataError:
@@ -163,12 +203,10 @@ def to_wall(utc: Ints, zone: str) -> Ints:
     return cast(Ints, series.dt.replace_time_zone(None).to_numpy().astype(np.int64))
 
 
-def from_wall(wall: Ints, zone: str) -> Ints:
-    """Convert local microseconds to UTC: an ambiguous time is the earlier one, a skipped time the end of the gap."""
+def from_wall(wall: Ints, zone: str, ambiguous: Literal["earliest", "latest"] = "earliest") -> Ints:
+    """Convert local microseconds to UTC: of two instants the earliest or latest, for a skipped time the gap's end."""
     series = pl.Series(wall.astype("datetime64[us]"))
-    utc_column = series.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null").dt.convert_time_zone(
-        "UTC"
-    )
+    utc_column = series.dt.replace_time_zone(zone, ambiguous=ambiguous, non_existent="null").dt.convert_time_zone("UTC")
     skipped = utc_column.is_null().to_numpy()
     utc = utc_column.dt.replace_time_zone(None).to_numpy().astype(np.int64)
     if skipped.any():
@@ -265,8 +303,8 @@ def on_clock(panel: Panel, column: pl.Series, series: Ints | None = None) -> Int
             got=f"{column[0]!r}, while the panel has times like {panel.freq.show(int(panel.starts[0]))}",
             hint="use the same type.",
         )
-    if zone and zone != panel.origin.zone and column.name != UNTIL:
-        raise mixed_zones(column.name, f"{zone}, while the panel has {panel.origin.zone or 'no zone'}")
+    if column.name != UNTIL and (zone is None) != (panel.origin.zone is None) and naive.dtype == pl.Datetime:
+        raise other_clock(f"Times in {column.name!r}", zone, panel.origin.zone)
     times = (naive.cast(pl.Datetime("us")) if naive.dtype.is_temporal() else naive).to_numpy().astype(np.int64)
     if panel.origin.zone and zone is None and not panel.freq.counts_days:
         return from_wall(times, panel.origin.zone)
@@ -277,8 +315,23 @@ def on_clock(panel: Panel, column: pl.Series, series: Ints | None = None) -> Int
     return np.asarray(times)
 
 
+def other_clock(what: str, zone: str | None, fitted: str | None) -> DataError:
+    """Return the error for times with a zone after times without one, or the other way round."""
+    if zone is None:
+        return DataError(
+            f"{what} must have a time zone, as those that were fitted.",
+            got=f"times without a zone after times of {fitted}",
+            hint=f"give them their zone, or fit with tz={fitted!r}, which reads times without a zone as local times.",
+        )
+    return DataError(
+        f"{what} must have no time zone, as those that were fitted.",
+        got=f"times of {zone} after times without a zone",
+        hint="convert them to the local time of the fitted data and drop the zone, or fit with tz=, which reads both.",
+    )
+
+
 def stamps(panel: Panel, times: Ints) -> pl.Series:
-    """Convert times on the panel's clock to the type that was read; dates become datetimes if steps are finer."""
+    """Convert times on the panel's clock to what was read; dates become datetimes if steps are finer than a day."""
     origin = panel.origin
     if origin.time_type == "integer":
         return pl.Series(times)
@@ -288,9 +341,18 @@ def stamps(panel: Panel, times: Ints) -> pl.Series:
             got=panel.freq.show(int(times.max())),
             hint="correct times that are far off, or choose a shorter horizon.",
         )
-    if origin.zone:
+    if origin.zone and not (origin.written == NAIVE and panel.freq.counts_days):
         utc = from_wall(times, origin.zone) if panel.freq.counts_days else times
         column = pl.Series(utc.astype("datetime64[us]"))
-        return column.dt.replace_time_zone("UTC").dt.convert_time_zone(origin.zone)
+        local = column.dt.replace_time_zone("UTC").dt.convert_time_zone(origin.zone)
+        if origin.written == NAIVE:
+            return local.dt.replace_time_zone(None)
+        return local if origin.written is None else local.dt.convert_time_zone(origin.written)
     column = pl.Series(times.astype("datetime64[us]"))
     return column.cast(pl.Date) if origin.time_type == "date" and panel.freq.counts_days else column
+
+
+def wall_times(panel: Panel, times: Ints) -> NDArray[Any]:
+    """Convert times on the panel's clock to what a picture shows: local times without a zone, or integers."""
+    column = stamps(panel, times)
+    return (column.dt.replace_time_zone(None) if panel.origin.zone else column).to_numpy()

@@ -7,7 +7,7 @@ series that begins at its forecast start or whose history is hidden, is all padd
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from logsparse.data.calendar import Ints
 from logsparse.data.features import Features
-from logsparse.data.panel import Panel
+from logsparse.data.panel import Floats, Panel
 from logsparse.data.scale import Profile, Scaling, profile_of, reach
 from logsparse.errors import ConfigError
 
@@ -90,8 +90,22 @@ class Batch:
         return self.each(torch.clone)
 
 
+def lag_input(lag: int) -> str:
+    """Return the name of a lag among the inputs."""
+    return f"lag {lag}"
+
+
+def profile_input(profile: Profile) -> str:
+    """Return the name of a profile among the inputs."""
+    return f"profile {profile.step}x{profile.count}"
+
+
 class Windows:
-    """Gathers batches of one panel in reused memory: a batch is valid until the next call, unless cloned."""
+    """Gathers batches of one panel in reused memory: a batch is valid until the next call, unless cloned.
+
+    `delays` are numbers of steps by which single inputs are read too early: calendar features by name, lags and
+    profiles as `lag_input` and `profile_input` call them. evaluation/importance compares with such batches.
+    """
 
     def __init__(
         self,
@@ -103,6 +117,7 @@ class Windows:
         lags: Sequence[int] = (1,),
         profiles: Sequence[Profile] = (),
         scale: str = "one-plus-mean",
+        delays: Mapping[str, int] | None = None,
     ) -> None:
         if not lags or min(lags) < 1:
             raise ConfigError(
@@ -114,13 +129,15 @@ class Windows:
         self.context, self.horizon = context, horizon
         self.scaling = Scaling(panel, context, scale)
         self.lags, self.profiles = tuple(lags), tuple(profiles)
+        self.delays = dict(delays or {})
         self._buffers = self._allocate(0)
 
     def __call__(self, series_B: Ints, start_B: Ints, hidden_B: NDArray[np.bool_] | None = None) -> Batch:
         """Return the windows with these series and forecast starts; those marked as hidden without their history."""
         new_B = start_B == 0 if hidden_B is None else hidden_B | (start_B == 0)
         batch = self._buffer(len(series_B))
-        length, before = self.context + self.horizon, reach(self.lags, self.profiles, self.horizon)
+        length = self.context + self.horizon
+        before = reach(self.lags, self.profiles, self.horizon) + max(self.delays.values(), default=0)
         values_BE, observed_BE = self._gather(series_B, start_B - self.context - before, length + before)
         history = slice(before, before + self.context)
         centre_B, scale_B = self.scaling(values_BE[:, history], observed_BE[:, history], series_B, start_B)
@@ -133,29 +150,37 @@ class Windows:
         batch.values_BL.numpy()[:] = values_BE[:, before:]
         batch.observed_BL.numpy()[:] = observed_BE[:, before:]
         for k, lag in enumerate(self.lags):
-            batch.lagged_BLK.numpy()[..., k] = values_BE[:, before - lag : before - lag + length]
-            batch.lag_observed_BLK.numpy()[..., k] = observed_BE[:, before - lag : before - lag + length]
+            first = before - lag - self.delays.get(lag_input(lag), 0)
+            batch.lagged_BLK.numpy()[..., k] = values_BE[:, first : first + length]
+            batch.lag_observed_BLK.numpy()[..., k] = observed_BE[:, first : first + length]
         parts = (batch.profile_BLR, batch.spread_BLR, batch.profile_observed_BLR)
         for r, profile in enumerate(self.profiles):
-            computed = profile_of(values_BE, observed_BE, profile.back(self.horizon), length)
+            last = before + length - self.delays.get(profile_input(profile), 0)
+            computed = profile_of(values_BE[:, :last], observed_BE[:, :last], profile.back(self.horizon), length)
             for part_BLR, computed_BL in zip(parts, computed, strict=True):
                 part_BLR.numpy()[..., r] = computed_BL
         batch.series_B.numpy()[:] = series_B if self.panel.numbers is None else self.panel.numbers[series_B]
         for c, column in enumerate(self.panel.static.values()):
             batch.static_BC.numpy()[:, c] = column.codes[series_B]
         batch.padding_B.numpy()[:] = np.maximum(self.context - start_B, 0)
-        step_BL = (start_B - self.context)[:, None] + np.arange(length)
-        self.features(self.panel, series_B, step_BL, batch.features_BLF.numpy())
-        if self.features.past:
-            known_B = (np.where(new_B, start_B, 0), start_B)
-            self.features.read_past(self.panel, series_B, step_BL, known_B, batch.features_BLF.numpy())
-        if (start_B < self.context).any():
-            batch.features_BLF.numpy()[step_BL < 0] = 0
+        self._write_features(batch.features_BLF.numpy(), series_B, start_B, new_B)
         if new_B.any():
             batch.series_B.numpy()[new_B] = -1
             batch.padding_B.numpy()[new_B] = self.context
-            self.features.restart_age(batch.features_BLF.numpy(), new_B, self.context)
         return batch
+
+    def _write_features(self, out_BLF: Floats, series_B: Ints, start_B: Ints, new_B: NDArray[np.bool_]) -> None:
+        step_BL = (start_B - self.context)[:, None] + np.arange(self.context + self.horizon)
+        self.features(self.panel, series_B, step_BL, out_BLF)
+        for f, name in enumerate(self.features.names):
+            if back := self.delays.get(name):
+                out_BLF[..., f] = self.features.earlier(name, self.panel, series_B, step_BL, back)
+        if self.features.past:
+            self.features.read_past(self.panel, series_B, step_BL, (np.where(new_B, start_B, 0), start_B), out_BLF)
+        if (start_B < self.context).any():
+            out_BLF[step_BL < 0] = 0
+        if new_B.any():
+            self.features.restart_age(out_BLF, new_B, self.context)
 
     def _gather(self, series_B: Ints, first_B: Ints, size: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Return `size` steps per series from `first_B` on; 0 if not observed or not visible."""

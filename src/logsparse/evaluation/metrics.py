@@ -1,27 +1,34 @@
-"""Result frame of a backtest -> scores, one row overall or one per series, step or cutoff. Samples -> CRPS."""
+"""Result frame of a backtest -> scores, overall or per series, step, cutoff, category and model. Samples -> CRPS."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import Any
+from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise
+from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from logsparse.data.columns import CUTOFF, ID, SCALE, TARGET, TIME, refuse_duplicates
+from logsparse.data.columns import CUTOFF, ID, MODEL, NAIVE, SCALE, TARGET, TIME, refuse_duplicates
 from logsparse.data.frame import Data
-from logsparse.data.grid import from_native, to_native
+from logsparse.data.grid import to_native
 from logsparse.errors import ConfigError, DataError, suggest
+from logsparse.evaluation.results import ResultColumns, read_results
 
 MEAN, STEP = "mean", "step"
 NEEDS = {None: (ID, TARGET), ID: (ID, TARGET), CUTOFF: (ID, CUTOFF, TARGET), STEP: (ID, TIME, CUTOFF, TARGET)}
 SLICE = 250_000
-Levels = dict[str, float]  # column -> quantile level, in rising order of level
+# Models are ranked by the first of these that all of them have.
+RANKS = ("wql", "crps_quantiles", "nd", "mae", "rmse")
+# Name of the grouping column during the sums, where "size" and others are taken.
+_GROUP = "\0group"
+# First columns of a leaderboard; the others follow as usual.
+_FRONT = ("count", "wql", "skill", "nd", "mase")
+Levels = dict[str, float]  # column -> quantile level, in ascending order of level
 
 
-def score(results: Data, *, by: str | None = None) -> Any:
+def score(results: Data, *, by: str | None = None, **columns: Unpack[ResultColumns]) -> Any:
     """Score forecasts against the true values.
 
     Scores are pooled over all values of a row. Rows without y are not scored. A score is left out if its columns are
@@ -33,28 +40,41 @@ def score(results: Data, *, by: str | None = None) -> Any:
     - `crps_quantiles`: 2 * integral of D_rho over rho, in units of y. Each level has the weight of the part of (0, 1)
       nearest to it, so levels may be spread unevenly; few levels make it coarse.
     - `coverage_80`, `width_80`, ...: share of values within [q0.1, q0.9], ends included; sum of widths / sum |y|.
-    - `nd`, `mase`, `smape`, `mae`: of the median q0.5 if there, else of the mean. nd is sum |error| / sum |y|; mase
+    - `nd`, `mase`, `smape`, `mae`: of the median q0.5 if available, else of the mean. nd is sum |error| / sum |y|; mase
       the mean of |error| / `seasonal_error` over values where that is finite and above 0; smape the mean of
       |error| / (|y| + |forecast|), from 0 to 1 (0 where both are 0; M4 and GluonTS report twice this); mae the mean
       of |error|, in units of y.
     - `rmse`: of the mean.
+
+    Results of several models (a column `model`, as `backtest([a, b], frame)` returns) give a leaderboard: one row per
+    model, best `wql` first, or the best of `crps_quantiles`, `nd`, `mae`, `rmse` if a model has no `wql`. All models
+    must be scored on the same rows. There,
+
+    - `skill` is 1 - `mae` / that of the column `seasonal_naive`: 0 is as good as seasonal naive, 1 is perfect;
+    - a quantile that is null in all rows of a model is not scored for it, and a model without some of the quantiles
+      that another has gets no `wql` and no `crps_quantiles`, which could not be compared.
 
     Parameters
     ----------
     results
         Frame or file as `backtest` returns it: unique_id, ds, cutoff, y, and mean or quantiles; others are ignored.
     by
-        None for one row, or "unique_id", "step" (1 ... horizon) or "cutoff" for one row each.
+        None for one row, or "unique_id" (or the name of the ids), "step" (1 ... horizon), "cutoff", or another column
+        of the results, such as a static one, for one row each (per model).
+    **columns
+        `id_col`, `time_col`, `target_col`: names of columns. A frame of `backtest` needs none: its first columns are
+        id, time, cutoff and target.
 
     Returns
     -------
     frame
-        Of the library of `results`, sorted by `by`.
+        Of the library of `results`, sorted by `by`, and then as the leaderboard is.
 
     Raises
     ------
     ConfigError, DataError
-        If `by` is unknown, columns are missing, rows are doubled, or a forecast is not finite where y is known.
+        If `by` is unknown, columns are missing, rows are duplicated, a forecast is not finite where y is known, or
+        models have different rows.
 
     Examples
     --------
@@ -64,14 +84,16 @@ def score(results: Data, *, by: str | None = None) -> Any:
     >>> ls.score(results).select("count", "R0.5", "mae").rows()
     [(2, 0.25, 0.5)]
     """
-    if not isinstance(by, str | None) or by not in NEEDS:
-        raise ConfigError(
-            "by must be None, 'unique_id', 'step' or 'cutoff'.",
-            got=repr(by),
-            hint=suggest(by, [name for name in NEEDS if name], "leave it out for one row over everything."),
-        )
-    table, library = from_native(results, ids=ID)
-    return to_native(_score(table, by), library)
+    table, library, ids = read_results(results, **columns)
+    if not isinstance(by, str | None):
+        raise _unknown_by(by, ids, [])
+    if by == ids:
+        by = ID
+    if by is not None and by not in NEEDS and by not in _groups(table):
+        raise _unknown_by(by, ids, _groups(table))
+    compared = MODEL in table.columns
+    scores = _leaderboard(table, None if by == MODEL else by) if compared else _score(table, by)
+    return to_native(scores.rename({ID: ids}) if by == ID else scores, library)
 
 
 def crps_samples(samples: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -107,7 +129,7 @@ def crps_samples(samples: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     target = np.asarray(y, dtype=np.float64)
     if x.ndim != target.ndim + 1 or x.shape[:-1] != target.shape or x.shape[-1] == 0:
         raise DataError(
-            "samples must have the shape of y and one more axis, last, of at least one sample.",
+            "samples must have the shape of y and a last axis of at least one sample.",
             got=f"samples {x.shape} and y {target.shape}",
             hint="move the sample axis to the end: np.moveaxis(samples, axis, -1).",
         )
@@ -116,10 +138,105 @@ def crps_samples(samples: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(2.0 * np.mean(((error > 0) - level) * error, axis=-1))
 
 
-def _score(table: pl.DataFrame, by: str | None) -> pl.DataFrame:
+def _groups(table: pl.DataFrame) -> list[str]:
+    """Return the columns that results can be grouped by, besides those of `NEEDS`."""
+    levels = quantile_columns(table.columns)
+    scores = [name for name, (_, over) in _terms(table.columns, levels).items() if over or name == "count"]
+    taken = {*NEEDS, TARGET, MEAN, NAIVE, SCALE, *levels, *scores}
+    return [name for name in table.columns if name not in taken]
+
+
+def _unknown_by(by: object, ids: str, others: list[str]) -> ConfigError:
+    return ConfigError(
+        f"by must be None, {ids!r}, {STEP!r}, {CUTOFF!r} or another column of the results, such as a static one.",
+        got=repr(by),
+        hint=suggest(by, [ids, STEP, CUTOFF, *others], "keep static columns with backtest(..., static=[...])."),
+    )
+
+
+def by_model(table: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """Return the results per model, in order of appearance, each without the forecasts that it does not have."""
+    refuse_duplicates(table.columns, [MODEL])
+    if missing := table[MODEL].null_count():
+        raise DataError(
+            "Every row of the results of several models needs a model.",
+            got=f"none in {missing:,} rows",
+            hint=f"fill the column {MODEL!r}, or drop it.",
+        )
+    parts = {}
+    for name in table[MODEL].unique(maintain_order=True):
+        part = table.filter(pl.col(MODEL) == name).drop(MODEL)
+        forecasts = [MEAN, *quantile_columns(part.columns)]
+        made = [column for column in forecasts if column in part.columns and _is_number(part, column)]
+        empty = part.select(_number(column).is_null().all() for column in made).row(0, named=True) if made else {}
+        parts[str(name)] = part.drop(column for column, is_empty in empty.items() if is_empty)
+    _check_same_rows(parts)
+    return parts
+
+
+def _check_same_rows(parts: Mapping[str, pl.DataFrame]) -> None:
+    """Raise unless all models have the same rows: else the one with the easier windows would win."""
+    key = [ID, TIME, CUTOFF, TARGET]
+    (first, rows), *others = parts.items() if parts else [("", pl.DataFrame())]
+    if not set(key) <= set(rows.columns):
+        return
+    for name, part in others:
+        for owner, left, right in ((first, rows, part), (name, part, rows)):
+            alone = left.join(right, on=key, how="anti", nulls_equal=True)
+            if alone.height:
+                where = ", ".join(f"{column} {alone[column][0]}" for column in key)
+                raise DataError(
+                    "Models that are compared must have the same series, times, cutoffs and y.",
+                    got=f"{rows.height:,} rows of {first} and {part.height:,} of {name}; only {owner} has {where}",
+                    hint="test them together, backtest([a, b], frame), or score each by itself.",
+                )
+
+
+def _leaderboard(table: pl.DataFrame, by: str | None) -> pl.DataFrame:
+    parts = by_model(table)
+    if not parts:
+        return _score(table.drop(MODEL), by).clear().insert_column(0, pl.Series(MODEL, [], pl.String))
+    naive = all(map(_has_naive, parts.values()))
+    every = {*chain(*(quantile_columns(part.columns) for part in parts.values()))}
+
+    def scored(part: pl.DataFrame, by: str | None) -> pl.DataFrame:
+        found = _score(part, by, naive=naive)
+        return found if every <= set(part.columns) else found.drop("wql", "crps_quantiles", strict=False)
+
+    def joined(by: str | None) -> pl.DataFrame:
+        tables = (scored(part, by).with_columns(pl.lit(name).alias(MODEL)) for name, part in parts.items())
+        return pl.concat(tables, how="diagonal")
+
+    scores = joined(None)
+    if (rank := ranking(scores)) is not None:
+        scores = scores.sort(rank, maintain_order=True)
+    if by is not None:
+        order = pl.Enum(scores[MODEL])
+        scores = joined(by).sort(by, pl.col(MODEL).cast(order))
+    usual = [*_FRONT, *_terms(table.columns, quantile_columns(table.columns))]
+    columns = dict.fromkeys([*([by] if by else []), MODEL, *usual])
+    return scores.select(name for name in columns if name in scores.columns)
+
+
+def ranking(scores: pl.DataFrame) -> str | None:
+    """Return the score by which models are ranked: the first of `RANKS` that all of them have."""
+    complete = [name for name in RANKS if name in scores.columns and not scores[name].null_count()]
+    return next(iter(complete), None)
+
+
+def _has_naive(table: pl.DataFrame) -> bool:
+    """Return True if there is a seasonal naive forecast of every known value."""
+    if NAIVE not in table.columns or not (_is_number(table, NAIVE) and _is_number(table, TARGET)):
+        return False
+    known = table.select(_number(TARGET).is_null() | _number(NAIVE).is_finite())
+    return bool(known.to_series().fill_null(value=False).all())
+
+
+def _score(table: pl.DataFrame, by: str | None, *, naive: bool = False) -> pl.DataFrame:
     levels = quantile_columns(table.columns)
     _check_columns(table, levels, by)
-    numbers = [name for name in (TARGET, SCALE, MEAN) if name in table.columns] + list(levels)
+    measures = (TARGET, SCALE, *([NAIVE] if naive else []), MEAN)
+    numbers = [name for name in measures if name in table.columns] + list(levels)
     refuse_duplicates(table.columns, [ID, TIME, CUTOFF, *numbers])
     _check_numbers(table, numbers)
     _check_rows(table)
@@ -127,17 +244,24 @@ def _score(table: pl.DataFrame, by: str | None) -> pl.DataFrame:
         # Ranked before rows without y are dropped, so that a gap does not shift the steps after it.
         table = table.with_columns(pl.col(TIME).rank("dense").over(ID, CUTOFF).cast(pl.Int64).alias(STEP))
 
-    key = [] if by is None else [by]
+    key = [] if by is None else [_GROUP]
+    group = [] if by is None else [pl.col(by).alias(_GROUP)]
     terms = _terms(numbers, levels)
     rows = [term.alias(name) for name, (term, _) in terms.items()]
     # Slices bound the memory and fix the order of the sums: the streaming engine is as fast, but its last digits
     # differ from run to run.
     slices = (table.slice(start, SLICE).lazy() for start in range(0, max(table.height, 1), SLICE))
-    parts = [_sums(part.select(*key, *map(_number, numbers)).select(*key, *rows), key) for part in slices]
+    parts = [_sums(part.select(*group, *map(_number, numbers)).select(*key, *rows), key) for part in slices]
     sums = _sums(pl.concat(parts).lazy(), key)
     scores = [pl.col(name) / pl.when(pl.col(over) > 0).then(pl.col(over)) for name, (_, over) in terms.items() if over]
     table = sums.select(*key, pl.col("count").cast(pl.Int64), *scores).sort(key or "count")
-    return table.with_columns(pl.col("rmse").sqrt()) if "rmse" in terms else table
+    table = table.with_columns(pl.col("rmse").sqrt()) if "rmse" in terms else table
+    table = table.with_columns(skill=1 - pl.col("skill")) if "skill" in terms else table
+    return table if by is None else table.rename({_GROUP: by})
+
+
+def _is_number(table: pl.DataFrame, name: str) -> bool:
+    return table.schema[name].is_numeric() or table.schema[name] == pl.Null
 
 
 def _number(name: str) -> pl.Expr:
@@ -158,11 +282,8 @@ def _terms(columns: Sequence[str], levels: Levels) -> dict[str, tuple[pl.Expr, s
     """
     y = pl.col(TARGET)
     terms = {"count": (y.is_not_null(), ""), "size": (y.abs(), "")}
-    errors = {name: y - pl.col(name) for name in columns if name not in (TARGET, SCALE)}
-    loss = {
-        name: pl.when(errors[name] > 0).then(level * errors[name]).otherwise((level - 1) * errors[name])
-        for name, level in levels.items()
-    }
+    errors = {name: y - pl.col(name) for name in columns if name in (MEAN, *levels)}
+    loss = {name: quantile_loss(errors[name], level) for name, level in levels.items()}
     terms |= {f"R{level:g}": (2 * loss[name], "size") for name, level in levels.items()}
     if levels:
         terms["wql"] = (sum(loss.values(), start=pl.lit(0.0)) * (2 / len(levels)), "size")
@@ -187,13 +308,20 @@ def _terms(columns: Sequence[str], levels: Levels) -> dict[str, tuple[pl.Expr, s
             terms |= {"scaled": (scaled.is_not_null(), ""), "mase": (scaled, "scaled")}
         terms["smape"] = (pl.when(both == 0).then(0.0).otherwise(error / both), "count")
         terms["mae"] = (error, "count")
+        if NAIVE in columns:
+            terms |= {"naive": ((y - pl.col(NAIVE)).abs(), ""), "skill": (error, "naive")}
     if MEAN in errors:
         terms["rmse"] = (errors[MEAN].pow(2), "count")
     return terms
 
 
+def quantile_loss(error: pl.Expr, level: float) -> pl.Expr:
+    """Return D_rho of an error, y - quantile."""
+    return pl.when(error > 0).then(level * error).otherwise((level - 1) * error)
+
+
 def quantile_columns(columns: Sequence[str]) -> Levels:
-    """Return the columns named like q0.5 and their levels, in rising order."""
+    """Return the columns named like q0.5 and their levels, in ascending order."""
     levels: Levels = {}
     for name in columns:
         try:
@@ -211,10 +339,11 @@ def quantile_columns(columns: Sequence[str]) -> Levels:
 
 
 def _check_columns(table: pl.DataFrame, levels: Levels, by: str | None) -> None:
-    missing = [name for name in NEEDS[by] if name not in table.columns]
+    needed = NEEDS.get(by, (ID, TARGET))
+    missing = [name for name in needed if name not in table.columns]
     if missing:
         raise DataError(
-            f"Results to score{f' by {by}' if by else ''} must have the columns {', '.join(NEEDS[by])}.",
+            f"Results to score{f' by {by}' if by else ''} must have the columns {', '.join(needed)}.",
             got=f"no {', '.join(missing)} among {', '.join(table.columns)}",
             hint="score the frame that backtest returns, or rename yours.",
         )
@@ -222,7 +351,7 @@ def _check_columns(table: pl.DataFrame, levels: Levels, by: str | None) -> None:
         raise DataError(
             "Results must have a forecast: a column mean, or quantiles such as q0.5.",
             got=f"only {', '.join(table.columns)}",
-            hint="name the forecast's column mean, and a quantile's q and its level.",
+            hint="name a point forecast mean, and a quantile q followed by its level.",
         )
 
 
@@ -236,24 +365,28 @@ def _check_rows(table: pl.DataFrame) -> None:
         raise DataError(
             "Results must have one row for each series, time and cutoff.",
             got=f"two for series {name!r} at {time}, cutoff {cutoff}",
-            hint="score one backtest at a time, or drop the doubles.",
+            hint="score one backtest at a time, or drop the duplicates.",
         )
 
 
 def _check_numbers(table: pl.DataFrame, numbers: Sequence[str]) -> None:
     for name in numbers:
         kind = table.schema[name]
-        if not (kind.is_numeric() or kind == pl.Null):
+        if not _is_number(table, name):
             raise DataError(f"Column {name!r} must hold numbers.", got=f"{kind}", hint="cast or drop it.")
     # Skipping a missing forecast would favour the model that failed to make it.
     known = _number(TARGET).is_not_null()
-    rules = {name: known & ~_number(name).is_finite().fill_null(value=False) for name in numbers if name != SCALE}
+    rules = {
+        name: known & ~_number(name).is_finite().fill_null(value=False)
+        for name in numbers
+        if name not in (SCALE, NAIVE)
+    }
     broken = table.lazy().select(rule.any().alias(name) for name, rule in rules.items()).collect(engine="streaming")
     for name in (name for name in rules if broken[name].item()):
         rows = table.filter(rules[name])
         where = ", ".join(f"{key} {rows[key][0]}" for key in (TIME, CUTOFF) if key in rows.columns)
         raise DataError(
-            "y must be finite or missing." if name == TARGET else "A forecast must be finite wherever y is there.",
+            "y must be finite or missing." if name == TARGET else "A forecast must be finite wherever y is known.",
             got=f"{name} = {rows[name][0]} in series {rows[ID][0]!r}{f' at {where}' if where else ''}, "
             f"in {rows.height} rows of {rows[ID].n_unique()} series",
             hint="set y to missing in rows that are not to be scored.",

@@ -5,12 +5,12 @@ Methods (docs/forecaster.md):
 - `mean-path` feeds the mean to one path and draws all samples around it, as the authors of the paper did.
 - `direct` reads the distributions of all steps from one forward pass in which lags within the horizon are masked.
 - `two-way` averages the quantiles of `direct` and `ancestral`: one is better on ordinary days, the other after a break
-  (docs/LOG.md).
+  (docs/RECIPE.md).
 
 Where things are: `sample_paths` is the loop over steps. Each step calls `Transformer.advance`, which calls `advance` in
-model/advance.py, which calls the C++ kernel (native/advance.h). Quantiles of a forecast are those of
-the mixture of all paths' distributions, computed by `mixture_quantiles`; those of one distribution come from
-`Distribution.quantile` in model/likelihood.py. model/sample.py splits many windows into batches and calls
+model/advance.py, which calls the C++ kernel (native/advance.h, bound in native/attention.cpp). Quantiles of a forecast
+are those of the mixture of all paths' distributions, computed by `mixture_quantiles`; those of one distribution come
+from `Distribution.quantile` in model/likelihood.py. model/sample.py splits many windows into batches and calls
 `Decoder.forecast`. `decode_plainly`, one forward pass per step, is the reference implementation.
 """
 

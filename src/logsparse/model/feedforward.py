@@ -60,7 +60,7 @@ def feed_forward_plainly(x_BLW: Tensor, gathered_BLC: Tensor, weights: Weights, 
     merged_BLW = linear(gathered_BLC, w.merge_WC, w.merge_bias_W)
     sum_BLW = x_BLW + (merged_BLW if kept[0] is None else merged_BLW * kept[0])
     normed_BLW = layer_norm(sum_BLW, width, w.first_gain_W, w.first_shift_W, EPSILON)
-    # With slope 0 it equals relu, and its backward pass takes a third of the time on a CPU (docs/LOG.md).
+    # With slope 0 it equals relu, and its backward pass takes a third of the time on a CPU (docs/RECIPE.md).
     hidden_BLF = leaky_relu(linear(normed_BLW, w.widen_FW, w.widen_bias_F), 0.0, inplace=True)
     fed_BLW = linear(hidden_BLF, w.narrow_WF, w.narrow_bias_W)
     fed_BLW = fed_BLW if kept[1] is None else fed_BLW * kept[1]

@@ -6,6 +6,7 @@ them (`inverse_cdf` in model/likelihood.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import torch
@@ -199,14 +200,36 @@ def student_t_quantile_exactly(uniform: Tensor, df: Tensor) -> Tensor:
 def negative_binomial_quantile(uniform: Tensor, mean: Tensor, dispersion: Tensor) -> Tensor:
     """Return the smallest count k with P(X <= k) >= uniform, where the variance is mean + dispersion * mean^2.
 
-    Small counts are found by summing probabilities, others by bisection.
+    The C++ kernel sums probabilities up to means of some thousands; what it leaves is found by bisection.
     """
+    by_kernel = mean.device.type == "cpu" and available()
+    return _found(uniform, mean, dispersion, _counted_by_kernel if by_kernel else _counted)
+
+
+@torch.no_grad()
+def negative_binomial_quantile_plainly(uniform: Tensor, mean: Tensor, dispersion: Tensor) -> Tensor:
+    """Return the same quantile in plain torch, on any device: the reference of the kernel."""
+    return _found(uniform, mean, dispersion, _counted)
+
+
+def _found(uniform: Tensor, mean: Tensor, dispersion: Tensor, counted: Callable[..., Tensor]) -> Tensor:
+    """Return counts as `counted` finds them, and by bisection where it returns -1."""
     aligned = _aligned(uniform, mean, 1 / dispersion.double())
     u, m, r = (part.reshape(-1) for part in aligned)
-    found = _counted(u, m, r)
+    found = counted(u, m, r)
     rest = torch.nonzero(found < 0).squeeze(1)
-    found[rest] = _bisected(u[rest], m[rest], r[rest])
+    if rest.numel() > 0:
+        found[rest] = _bisected(u[rest], m[rest], r[rest])
     return found.reshape(aligned[0].shape)
+
+
+def _counted_by_kernel(u: Tensor, m: Tensor, r: Tensor) -> Tensor:
+    """Return the count by summing probabilities, further than `_counted` does, else -1."""
+    parts = [x.contiguous() for x in (u, m, r)]
+    out = torch.empty_like(parts[0])
+    where = [x.data_ptr() for x in (*parts, out)]
+    extension().counts(out.numel(), where, (_COUNTED, _LOPSIDED), torch.get_num_threads())
+    return out
 
 
 def _counted(u: Tensor, m: Tensor, r: Tensor) -> Tensor:

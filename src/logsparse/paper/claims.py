@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from logsparse import presets
+from logsparse.evaluation.bootstrap import Interval
 from logsparse.paper.cases import DEEPAR, KERNEL_SIZES, NAIVE, OURS, TABLES
 from logsparse.paper.experiment import UNIDENTIFIED, Experiment, Table, Traces, never, nothing_known, nothing_to_run
 from logsparse.paper.ledger import Row
 from logsparse.paper.long_waves import CASE as LONG_CASE
 from logsparse.paper.long_waves import FULL_LENGTH, FULL_MEMORY, LONG_WAVES, SPARSE
 from logsparse.paper.synthetic import HIDDEN, SEASONAL_NAIVE, SYNTHETIC, T0, TRANSFORMER
-from logsparse.paper.tables import Cell, Interval, cell, difference, sound
+from logsparse.paper.tables import Cell, cell, difference, sound
 
 _CONVOLVED = [(f"{kind}+conv{constraint}", f"{kind}{constraint}")
               for kind, constraint in (("full", "-memory"), ("full", "-length"), ("sparse", ""))]  # fmt: skip

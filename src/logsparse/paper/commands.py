@@ -165,14 +165,10 @@ def _half(study: Config) -> Config:
 
 def _draw_demo(model: LogSparse, test: Panel, out: Path) -> None:
     """Draw the forecast of the first test series beside its true values, and the attention of its first step."""
-    from logsparse.pictures import TRUTH, save_figure
+    from logsparse.pictures import save_figure
 
     history = test.cut(test.lengths - model.horizon)
-    figure = model.forecast(history).plot(history=T0)
-    axes = figure.axes[0]
-    axes.plot(range(T0, T0 + model.horizon), test[0][T0:], color=TRUTH, linewidth=1, linestyle="--", label="actual")
-    axes.legend(frameon=False, ncols=5, fontsize=8, loc="upper left")
-    save_figure(figure, out / "forecast.svg")
+    save_figure(model.forecast(history).plot(history=T0, actuals=test), out / "forecast.svg")
     save_figure(model.attention(history).plot(), out / "attention.svg")
 
 

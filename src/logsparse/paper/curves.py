@@ -149,7 +149,7 @@ def draw_matrix(_rows: Sequence[Row], traces: Traces) -> Figure | None:
     window, matrix = trace["window"], trace["matrix"]
     title = f"{case.split(',')[0]}, series {window['series']}: last layer, head {matrix['head'] + 1}"
     return draw_attention_matrix(
-        _times(window), array(window["values"]), whole_matrix(matrix["weights"]), window["context"], title
+        _times(window), array(window["values"]), whole_matrix(matrix["weights"]), window["context"], (title, "")
     )
 
 

@@ -18,9 +18,10 @@ import numpy as np
 import polars as pl
 
 from logsparse.attention.maps import Attention
-from logsparse.data.columns import CUTOFF, ID, TARGET
+from logsparse.data.columns import TARGET
 from logsparse.data.panel import Floats, Panel
 from logsparse.errors import DataError, is_number, is_whole
+from logsparse.evaluation.bootstrap import unit_of
 from logsparse.evaluation.metrics import score
 from logsparse.forecast import Forecaster
 from logsparse.forecaster import LogSparse
@@ -143,7 +144,7 @@ def _refuse(path: Path, reason: str) -> DataError:
 # Sample paths of every scored forecast; part of the identity of a run.
 SAMPLES = 100
 # Seed and budget identify a run in addition to its config; the others change no score.
-_NO_SETTINGS = ("seed", "minutes", "device", "processes", "verbose")
+_NO_SETTINGS = ("seed", "steps", "minutes", "device", "processes", "verbose")
 # Half of a sha256 is enough to tell panels apart, and short enough to compare by eye.
 _DIGITS = 32
 
@@ -183,10 +184,7 @@ def losses(results: pl.DataFrame) -> dict[str, Any]:
 
     R of any subset is the sum of its losses divided by the sum of its `size`.
     """
-    starts, series = results[CUTOFF].n_unique(), results[ID].n_unique()
-    # Series that end at different times have starts of their own, one each.
-    rolling = results.select(ID, CUTOFF).n_unique() > series
-    by = CUTOFF if starts > 1 and (rolling or starts < series) else ID
+    by = unit_of(results)
     scores: pl.DataFrame = score(results, by=by)
     sizes = results.group_by(by).agg(size=pl.col(TARGET).abs().sum())
     table = scores.join(sizes, on=by, how="left", maintain_order="left")

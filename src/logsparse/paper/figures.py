@@ -79,7 +79,7 @@ def statistics_tables(_rows: Sequence[Row], _traces: Traces) -> list[Table]:
 
 
 def _line(dataset: DataSet) -> list[str]:
-    here, note = dict.fromkeys(_WHAT, "-"), f"the data are not here: {how_to_get(dataset)}"
+    here, note = dict.fromkeys(_WHAT, "-"), f"no data: {how_to_get(dataset)}"
     if locate(dataset) is not None:
         try:
             findings = {finding.what: finding for finding in compare(dataset, load(dataset.name))}
@@ -88,7 +88,7 @@ def _line(dataset: DataSet) -> list[str]:
             return _set_line(dataset, here, str(error))
         here = {what: findings[what].here for what in _WHAT}
         differ = [what for what, finding in findings.items() if not finding.agrees]
-        note = f"NOT as it must be: {', '.join(differ)}" if differ else dataset.note
+        note = f"differs from what is expected in: {', '.join(differ)}" if differ else dataset.note
     return _set_line(dataset, here, note)
 
 
@@ -146,7 +146,7 @@ def state(experiment: Experiment, folder: Path) -> str:
         rest = f", {_count(todo, runs)} still to do: {command}" if todo else ""
         return f"{path(experiment, folder)}{rest}{without(experiment, folder)}"
     if experiment.models and not runs:
-        return "the data are not here: `logsparse data list` says how to get them"
+        return "no data: `logsparse data list` says how to get them"
     if todo:
         return f"{_count(todo, runs)} still to do: {command}"
     if not drawable(experiment, folder):

@@ -1,8 +1,8 @@
 """A run and its identity -> one row of FOLDER/TASK.csv with all that is needed to repeat it; rows -> runs.
 
 A run is identified by its cell, seed, budget, whole config and a fingerprint of its data. A run under a budget is a
-trial and never counts as finished. The oldest rows do not record their data: they are shown until their run is
-finished, and never count as finished.
+trial and never counts as finished. Rows of version 0.1.0 do not record their data: they never count as finished, and
+are shown until the run has been repeated.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Run:
 
     task: str
     case: str
-    """Where in the table, such as t0=96."""
+    """Row of the table, such as t0=96."""
     model: str
     seed: int = 0
     budget: float | None = None
-    """Maximal minutes of training of a trial; None: all epochs."""
+    """Time limit of a trial, in minutes of training; None: all epochs."""
 
     def __str__(self) -> str:
         limit = "" if self.budget is None else f", trial of {self.budget:g} minutes"
@@ -50,7 +50,7 @@ class Run:
     @property
     def folder(self) -> str:
         """Name of the folder of its checkpoints."""
-        # The point of 2.5 minutes is kept: 25 minutes are a different trial.
+        # The decimal point stays: 2.5 and 25 minutes are different trials.
         return re.sub(r"[^a-z0-9.]+", "-", str(self).lower()).strip("-")
 
 
@@ -61,7 +61,7 @@ class Identity:
     config: Mapping[str, Any]
     """Every setting that scores depend on, as plain JSON."""
     data: str
-    """A fingerprint of all series that are learned from or scored on."""
+    """Fingerprint of all series used for training or scoring."""
 
     @property
     def text(self) -> str:
@@ -77,10 +77,10 @@ def rows(folder: Path, task: str) -> list[Row]:
         if row["task"] != task:
             raise _refuse(path, f"a row of {row['task'] or 'no task'}")
         if not _counts(row):
-            bad = "a score, seed or budget that is not a number of at least 0"
-            raise _refuse(path, f"{bad}, of {row['case']}, {row['model']}")
+            bad = "a score, seed or budget that is not a non-negative number"
+            raise _refuse(path, f"{bad}, for {row['case']}, {row['model']}")
         if not _is_object(row["config"]):
-            raise _refuse(path, f"no settings in the column config, of {row['case']}, {row['model']}")
+            raise _refuse(path, f"no settings in the column config, for {row['case']}, {row['model']}")
     agreed: dict[Run, Row] = {}
     first: dict[tuple[Run, str], Row] = {}
     for row in found:
@@ -113,12 +113,12 @@ def _cells(path: Path) -> list[Row]:
         names, found = tuple(reader.fieldnames or ()), list(reader)
     except (UnicodeDecodeError, csv.Error, OSError) as error:
         raise _refuse(path, f"content that cannot be read ({getattr(error, 'strerror', None) or error})") from error
-    # In this order, in which rows are appended.
+    # The order counts too: rows are appended in it.
     if names != COLUMNS:
         raise _refuse(path, f"the columns {', '.join(names)[:80]}")
     for number, row in enumerate(found, start=1):
         if None in row or None in row.values():
-            raise _refuse(path, f"a truncated row or one with more cells, number {number}")
+            raise _refuse(path, f"too few or too many cells in row {number}")
     return found
 
 
@@ -140,9 +140,9 @@ def _check_agreement(path: Path, run: Run, settings: Mapping[str, str], row: Row
         ours, theirs = settings.get(name, "unknown"), recorded.get(name, "unknown")
         if ours != theirs:
             raise DataError(
-                f"{run} must agree in all but the seed with the rows of {path}.",
+                f"{run} must have the config and data of the rows of its cell in {path}.",
                 got=f"{name} {ours}, and {theirs} in the row of seed {row['seed']}",
-                hint="keep other settings or data apart with -o ANOTHER, or move those rows away.",
+                hint="record other settings or data in another folder (-o FOLDER), or move those rows away.",
             )
 
 
@@ -161,7 +161,7 @@ def _settings(config: str, data: str) -> dict[str, str]:
 
 def _refuse(path: Path, got: str) -> DataError:
     return DataError(
-        f"{path} must hold whole rows of {', '.join(COLUMNS)}.",
+        f"{path} must hold complete rows of {', '.join(COLUMNS)}.",
         got=got,
         hint="repair it, or move it away: its runs are then repeated.",
     )
@@ -175,7 +175,7 @@ def _counts(row: Row) -> bool:
         budget = math.inf if row["budget"] == _NO_BUDGET else float(row["budget"])
     except ValueError:
         return False
-    # Seed and budget have one spelling only: 00 would count as a different run than 0.
+    # Seed and budget have one spelling only: 00 and 0 would count as different runs.
     written = (str(seed), _budget_text(None if math.isinf(budget) else budget)) == (row["seed"], row["budget"])
     return min(*figures, seed) >= 0 and budget > 0 and all(map(math.isfinite, [*figures, loss])) and written
 
@@ -235,7 +235,7 @@ def record(folder: Path, run: Run, identity: Identity, facts: Mapping[str, Any])
     }
     if not _counts({name: "" if cell is None else str(cell) for name, cell in row.items()}):
         raise DataError(
-            "A run must end with scores that are finite numbers.",
+            "The scores of a run must be finite numbers.",
             got=f"R0.5 {row['R0.5']}, R0.9 {row['R0.9']}, validation_nll {row['validation_nll']} of {run}",
             hint="check its data for extreme values; nothing is recorded.",
         )

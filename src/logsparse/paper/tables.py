@@ -9,15 +9,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from logsparse.baselines.deepar import DeepAR
 from logsparse.data.panel import Panel
-from logsparse.data.scale import Doubles
 from logsparse.data.times import clock_time
 from logsparse.evaluation.backtest import backtest
+from logsparse.evaluation.bootstrap import Interval
+from logsparse.evaluation.bootstrap import difference as bootstrapped
 from logsparse.evaluation.metrics import score
 from logsparse.forecast import Forecaster
 from logsparse.forecaster import LogSparse
@@ -39,22 +40,10 @@ from logsparse.paper.ledger import Identity, Row, Run, best
 from logsparse.paper.prepare import checked, locate
 from logsparse.registry import named
 
-# K seeds, U units (forecast starts, or series where there is one start), R replicates
+# K seeds, U units (forecast starts, or series where there is one start)
 
-REPLICATES = 4000
-# A quarter of the validations that lowers the loss by less than this share of its range counts as flat.
+# A curve counts as flat if its last tenth lowers the best loss by at most this share of its range.
 _FLAT = 0.01
-
-
-class Interval(NamedTuple):
-    """Relative difference of R0.5 with its 95 % interval: -0.1 is an error lower by a tenth."""
-
-    change: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{100 * self.change:+.1f} % [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
 
 
 @dataclass(frozen=True)
@@ -104,21 +93,10 @@ def difference(one: Cell, other: Cell) -> Interval | None:
     None where the runs left no losses, or not on the same units.
     """
     units = {tuple(found["of"]) for found in (*_losses(one), *_losses(other))}
-    if not _losses(one) or not _losses(other) or len(units) != 1 or len(next(iter(units))) < 2:
+    if not _losses(one) or not _losses(other) or len(units) != 1:
         return None
     mine_KU, theirs_KU = (np.array([found["R0.5"] for found in _losses(each)]) for each in (one, other))
-    generator = np.random.default_rng(0)
-    weights_RU = _resampled(mine_KU.shape[1], generator)
-    sums = [
-        np.einsum("rk,ku,ru->r", _resampled(len(losses_KU), generator) / len(losses_KU), losses_KU, weights_RU)
-        for losses_KU in (mine_KU, theirs_KU)
-    ]
-    if not mine_KU.sum() or not sums[1].all():
-        return None
-    ratios_R = sums[0] / sums[1]
-    low, high = np.quantile(ratios_R, (0.025, 0.975)).tolist()
-    change = float(mine_KU.mean(0).sum() / theirs_KU.mean(0).sum())
-    return Interval(change - 1, low - 1, high - 1)
+    return bootstrapped(mine_KU, theirs_KU)
 
 
 def sound(trace: Mapping[str, Any]) -> bool:
@@ -145,11 +123,6 @@ def _losses(of: Cell) -> list[Mapping[str, Any]]:
     return [next(iter(found.values())) for found in left if found]
 
 
-def _resampled(count: int, generator: np.random.Generator) -> Doubles:
-    """(R, count): how often each is drawn in a replicate."""
-    return generator.multinomial(count, np.full(count, 1 / count), REPLICATES).astype(np.float64)
-
-
 def _train(row: Row) -> Mapping[str, Any]:
     found = json.loads(row["config"] or "{}").get("train", {})
     return found if isinstance(found, dict) else {}
@@ -170,9 +143,9 @@ def _stopped(row: Row) -> bool:
 
 
 def _is_flat(losses: Sequence[float]) -> bool:
-    """True if the last quarter of the validations lowers the best loss by at most a hundredth of its range."""
-    quarter = max(1, len(losses) // 4)
-    before, last = losses[:-quarter], losses[-quarter:]
+    """True if the last tenth of the validations lowers the best loss by at most a hundredth of its range."""
+    tenth = max(1, round(len(losses) / 10))
+    before, last = losses[:-tenth], losses[-tenth:]
     return bool(before) and min(before) - min(last) <= _FLAT * (max(losses) - min(losses))
 
 
@@ -318,7 +291,7 @@ def _notes(case: Case, found: Cell | None, beats_naive: str, *, here: bool) -> I
     if case.stands_in_for:
         yield f"stands in for {case.stands_in_for}"
     if found is None:
-        yield "not run yet" if here else "the data are not here"
+        yield "not run yet" if here else "no data"
         return
     if not all(row["data"] for row in found.rows):
         yield UNIDENTIFIED

@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup, escape
 
-from logsparse.pictures import FORECAST, INK, TRUTH, draw_fan, draw_losses, new_figure, settle
+from logsparse.pictures import FORECAST, INK, TRUTH, draw_fan, draw_line, draw_losses, new_figure, settle
 from logsparse.reporting.numbers import Level, Window
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GREY, MUTED = "#8a94a1", "#5c6775"
+# Lines of models: far apart in hue and in lightness. The page has a lighter set for its dark theme.
+MODELS = (FORECAST, "#c45a1d", "#1b7f5c", "#8a4fa3", "#9a7b00", "#5d6b7a")
 # Figure sizes in inches: a phone or half a page, and a full page. Text has the same size in both.
 NARROW, WIDE = (4.2, 2.6), (8.8, 2.7)
 # With more steps than this, the line is drawn without markers.
@@ -35,74 +37,99 @@ COLOURS = {
     GREY: "--naive",
     MUTED: "--muted",
 }
+COLOURS |= {colour: f"--model{number}" for number, colour in enumerate(MODELS) if number}
+# Most labels side by side in a legend; height of one row of them in inches.
+LEGEND_COLUMNS, ROW_OF_LEGEND = 3, 0.2
+# Longer names of models are cut in legends.
+LONGEST_LABEL = 18
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (2, 1.5)))
 # An SVG of more characters than this is embedded as PNG.
 LARGEST = 400_000
-# Tick formats of years, months, days, hours, minutes, seconds; and of ticks at which the next larger unit begins.
-_TICKS = ["%Y", "%b", "%d %b", "%H:%M", "%H:%M", "%M:%S"]
-_FIRST_TICKS = ["", "%Y", "%d %b", "%d %b", "%H:%M", "%H:%M"]
-
 Errors = Sequence[float | None]
 
 
-def steps_chart(steps: Sequence[int], errors: Errors, naive: Errors | None, name: str) -> Figure:
-    """Draw the error against the step of the horizon."""
+def steps_chart(steps: Sequence[int], errors: Mapping[str, Errors], naive: Errors | None) -> Figure:
+    """Draw the error of each model against the step of the horizon."""
     from matplotlib.ticker import MaxNLocator
 
-    figure, axes = new_figure(*NARROW)
+    figure, axes = new_figure(*_size(errors))
     marker = "o" if len(steps) <= MARKERS_SHOWN else ""
     if naive is not None:
-        axes.plot(
-            steps,
-            np.array(naive, np.float64),
-            color=GREY,
-            linewidth=1.4,
-            marker=marker,
-            markersize=3,
-            label="seasonal naive",
-        )
-    axes.plot(
-        steps, np.array(errors, np.float64), color=FORECAST, linewidth=1.8, marker=marker, markersize=3.5, label=name
-    )
+        thin: dict[str, Any] = {"color": GREY, "linewidth": 1.4, "marker": marker, "markersize": 3}
+        axes.plot(steps, np.array(naive, np.float64), label="seasonal naive", **thin)
+    # The first model is drawn last, on top.
+    for number, (name, values) in reversed([*enumerate(errors.items())]):
+        style = _style(number) | {"marker": marker, "markersize": 3.5}
+        axes.plot(steps, np.array(values, np.float64), label=_plain(name), **style)
     axes.set_ylim(bottom=0)
     if len(steps) == 1:
         axes.set_xlim(steps[0] - 1, steps[0] + 1)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("step of the horizon")
-    _finish(axes)
+    _finish(axes, _legend_columns(errors))
     return figure
 
 
-def calibration_chart(levels: Sequence[Level]) -> Figure:
-    """Draw the share of values below each quantile against its level."""
-    figure, axes = new_figure(*NARROW)
+def calibration_chart(levels: Mapping[str, Sequence[Level]]) -> Figure:
+    """Draw the share of values below each quantile against its level, one line per model."""
+    figure, axes = new_figure(*_size(levels))
     axes.plot([0, 100], [0, 100], color=GREY, linewidth=1.2, linestyle=(0, (4, 3)), label="ideal")
-    nominal, observed = [100 * entry.level for entry in levels], [100 * entry.observed for entry in levels]
-    axes.plot(nominal, observed, color=FORECAST, linewidth=1.8, marker="o", markersize=4.5, label="observed")
+    for number, (name, entries) in reversed([*enumerate(levels.items())]):
+        nominal, observed = [100 * entry.level for entry in entries], [100 * entry.observed for entry in entries]
+        axes.plot(nominal, observed, marker="o", markersize=4.5, label=_plain(name), **_style(number))
     axes.set_xlim(0, 100)
     axes.set_ylim(0, 100)
     axes.set_xticks(range(0, 101, 20), [f"{tick} %" for tick in range(0, 101, 20)])
     axes.set_yticks(range(20, 101, 20), [f"{tick} %" for tick in range(20, 101, 20)])
     axes.set_xlabel("level of the quantile")
-    _finish(axes)
+    _finish(axes, _legend_columns(levels))
     return figure
+
+
+def _size(models: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the size of a chart of these models, with room for all rows of its legend."""
+    width, height = NARROW
+    rows = -(-(len(models) + 1) // _legend_columns(models))
+    return width, height + ROW_OF_LEGEND * (rows - 1)
+
+
+def _legend_columns(models: Iterable[str]) -> int:
+    """Return how many columns of labels fit above a narrow chart."""
+    longest = max(len(label) for label in ("seasonal naive", *map(_plain, models)))
+    return max(1, min(LEGEND_COLUMNS, int((NARROW[0] - 0.2) / (0.4 + 0.065 * longest))))
+
+
+def _style(number: int) -> dict[str, Any]:
+    """Return colour and dashes of the line of a model: after all colours, they return dashed."""
+    dashes = _DASHES[number // len(MODELS) % len(_DASHES)]
+    return {"color": MODELS[number % len(MODELS)], "linewidth": 1.8, "linestyle": dashes}
+
+
+def _plain(name: str) -> str:
+    """Return a label that matplotlib shows as it is: it omits those that begin with _, and reads $ as mathematics."""
+    short = name if len(name) <= LONGEST_LABEL else name[: LONGEST_LABEL - 1] + "…"
+    return (short.lstrip("_") or "model").replace("$", r"\$")
 
 
 def fan_chart(windows: Sequence[Window], levels: Sequence[float], size: tuple[float, float]) -> Figure:
     """Draw the fan of each window, the actual values over all windows, and seasonal naive as a thin line."""
+    from logsparse.canvas import label_times
+
     figure, axes = new_figure(*size)
     whole = joined(windows)
     # Windows of one step are joined into one band.
     fans = whole if max(len(window.times) for window in windows) == 1 else joined(windows, apart=True)
     if fans.naive_H is not None:
-        _line(axes, fans.times, fans.naive_H, "seasonal naive", color=GREY, linewidth=1, linestyle=(0, (2, 2)))
+        draw_line(axes, fans.times, fans.naive_H, "seasonal naive", color=GREY, linewidth=1, linestyle=(0, (2, 2)))
     if len(fans.times) == 1:
         _draw_one_step(axes, fans, levels)
     else:
         draw_fan(axes, fans.times, levels, fans.quantiles_QH)
     if 0.5 not in levels and fans.mean_H is not None:
-        _line(axes, fans.times, fans.mean_H, "mean", color=FORECAST, linewidth=1.6)
-    _line(axes, whole.times, whole.truth_H, "actual", color=INK, linewidth=1.2)
-    _format_times(axes, whole.times)
+        draw_line(axes, fans.times, fans.mean_H, "mean", color=FORECAST, linewidth=1.6)
+    draw_line(axes, whole.times, whole.truth_H, "actual", color=INK, linewidth=1.2)
+    label_times(axes, whole.times)
+    axes.margins(x=0.01)
     _finish(axes, 3 if size == NARROW else 6)
     return figure
 
@@ -148,15 +175,6 @@ def _empty_like(window: Window) -> Window:
     )
 
 
-def _line(axes: Axes, times: Any, values: Any, label: str, **style: Any) -> None:
-    """Draw a line; isolated values, which a line cannot show, become dots."""
-    axes.plot(times, values, label=label, **style)
-    known = np.concatenate([[False], ~np.isnan(values), [False]])
-    isolated = known[1:-1] & ~known[:-2] & ~known[2:]
-    if isolated.any():
-        axes.plot(times[isolated], values[isolated], "o", color=style["color"], markersize=4)
-
-
 def _draw_one_step(axes: Axes, band: Window, levels: Sequence[float]) -> None:
     """Draw the fan of a single step as vertical bars."""
     for low in range(len(levels) // 2):
@@ -164,21 +182,10 @@ def _draw_one_step(axes: Axes, band: Window, levels: Sequence[float]) -> None:
             ends = band.quantiles_QH[low], band.quantiles_QH[-1 - low]
             axes.vlines(band.times, *ends, color=FORECAST, linewidth=12, alpha=0.2)
     if 0.5 in levels:
-        _line(axes, band.times, band.quantiles_QH[list(levels).index(0.5)], "median", color=FORECAST)
+        draw_line(axes, band.times, band.quantiles_QH[list(levels).index(0.5)], "median", color=FORECAST)
 
 
-def _format_times(axes: Axes, times: Any) -> None:
-    if np.issubdtype(times.dtype, np.datetime64):
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-        locator = AutoDateLocator(minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
-        formats = {"formats": _TICKS, "zero_formats": _FIRST_TICKS, "show_offset": False}
-        axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, **formats))  # type: ignore[no-untyped-call]
-    axes.margins(x=0.01)
-
-
-def _finish(axes: Axes, columns: int = 3) -> None:
+def _finish(axes: Axes, columns: int = LEGEND_COLUMNS) -> None:
     """Style ticks and spines, and put a legend above the axes, one entry per label."""
     axes.tick_params(length=0, labelsize=9, labelcolor=MUTED)
     for label in (axes.xaxis.label, axes.yaxis.label):

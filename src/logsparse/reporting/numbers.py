@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logsparse.data.columns import CUTOFF, ID, NAIVE, SCALE, TARGET, TIME
-from logsparse.data.grid import from_native
+from logsparse.data.columns import CUTOFF, ID, MODEL, NAIVE, SCALE, TARGET, TIME
 from logsparse.data.times import from_text
 from logsparse.errors import DataError
-from logsparse.evaluation.metrics import MEAN, STEP, quantile_columns, score
+from logsparse.evaluation.metrics import MEAN, STEP, by_model, quantile_columns, score
+from logsparse.evaluation.results import ResultColumns, read_results
 
 # Scores of seasonal naive, which has no quantiles; in a table of scores their columns have this prefix.
 POINT_SCORES = ("nd", "mase", "mae", "rmse")
@@ -51,8 +51,8 @@ class Interval:
 class Results:
     """A validated result frame, and the numbers computed from it."""
 
-    def __init__(self, frame: Any) -> None:
-        table, _ = from_native(frame, ids=ID)
+    def __init__(self, frame: Any, **columns: Unpack[ResultColumns]) -> None:
+        table, *_ = read_results(frame, **columns)
         self.levels = quantile_columns(table.columns)
         _check_columns(table, {*self.levels})
         texts = [name for name in (TIME, CUTOFF) if table.schema[name] == pl.String]
@@ -133,7 +133,7 @@ class Results:
 
     @cached_property
     def calibration(self) -> list[Level]:
-        """Return the calibration of each quantile, in rising order.
+        """Return the calibration of each quantile, in ascending order.
 
         A value that equals several quantiles, such as a zero predicted exactly, is spread evenly over their levels:
         an exact forecast counts neither as too high nor as too low.
@@ -170,6 +170,43 @@ class Results:
             return None
         pair = self.by_series.select("mae", naive).drop_nulls()
         return int((pair["mae"] < pair[naive]).sum()), pair.height
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Results of several models, best first, and their leaderboard."""
+
+    models: dict[str, Results]
+    board: pl.DataFrame
+
+    @classmethod
+    def of(cls, table: pl.DataFrame) -> Compared:
+        """Validate a result frame with a column of models."""
+        _check_columns(table, {*quantile_columns(table.columns)})
+        if not table.height:
+            raise DataError("A report needs results.", got="no rows", hint="report on the frame that backtest returns.")
+        board: pl.DataFrame = score(table)
+        parts = by_model(table)
+        return cls({name: Results(parts[name]) for name in board[MODEL]}, board)
+
+    @property
+    def best(self) -> tuple[str, Results]:
+        """Name and results of the first model."""
+        return next(iter(self.models.items()))
+
+    @cached_property
+    def error(self) -> str:
+        """Name of the score that series and cutoffs are compared by: without a unit, if all models have one."""
+        shared = [name for name in RANKINGS if name in self.board.columns and not self.board[name].null_count()]
+        return next(iter(shared), "crps_quantiles")
+
+    def errors(self, by: str) -> dict[str, pl.DataFrame]:
+        """Return `by` and `error` (null where undefined) of each model, all in the same order."""
+        tables = {name: results.scores(by) for name, results in self.models.items()}
+        return {
+            name: table.select(by, (pl.col(self.error) if self.error in table.columns else pl.lit(None)).alias("error"))
+            for name, table in tables.items()
+        }
 
 
 def _check_columns(table: pl.DataFrame, levels: set[str]) -> None:

@@ -2,186 +2,86 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
+import numpy as np
 import polars as pl
 
 from logsparse import __version__
-from logsparse.data.columns import CUTOFF, ID, TIME
+from logsparse.data.columns import CUTOFF, ID, MODEL, TIME
 from logsparse.data.files import check_writable
+from logsparse.data.findings import findings_of
+from logsparse.data.frame import Data
+from logsparse.data.health import Health
 from logsparse.errors import ConfigError, DataError, a_path
 from logsparse.evaluation.metrics import STEP
+from logsparse.evaluation.results import ResultColumns, read_results
 from logsparse.forecast import Forecaster
 from logsparse.reporting.charts import NARROW, WIDE, calibration_chart, fan_chart, inline, losses_chart, steps_chart
-from logsparse.reporting.numbers import NAIVE_PREFIX, Interval, Level, Results, Shown, format_time, shown_series
+from logsparse.reporting.comparison import comparison
+from logsparse.reporting.numbers import NAIVE_PREFIX, Compared, Results, Shown, format_time, shown_series
+from logsparse.reporting.words import (
+    MEANINGS,
+    NAIVE_NAME,
+    calibration_sentence,
+    change,
+    count,
+    flat,
+    format_number,
+    headline,
+    label,
+    percent,
+    shortened,
+    ties_note,
+    verdict,
+    wins_sentence,
+)
 from logsparse.storage import unwritable, write_whole
 
-NAIVE_NAME = "seasonal naive"
 TEMPLATE = "report.html.j2"
-DASH = "\N{EN DASH}"
-# Longer ids and settings are cut to this many characters.
-LONGEST = 120
 # Most rows of a table.
 ROWS_SHOWN = 50
-# Coverage this close to nominal counts as calibrated: a few weeks of data do not resolve smaller differences.
-TOLERANCE = 0.03
-# A larger ratio of errors is given as a multiple, not as a percentage.
-LARGEST_PERCENTAGE = 3
-# In the order of the table: scores that seasonal naive has too come first.
-MEANINGS = {
-    "nd": ("ND", "sum of |error| divided by the sum of |y|"),
-    "mase": ("MASE", "mean |error| divided by that of seasonal naive before the cutoff"),
-    "mae": ("MAE", "mean |error|, in units of y"),
-    "rmse": ("RMSE", "root mean squared error of the mean, in units of y"),
-    "R0.9": ("R0.9", "loss of the 0.9 quantile divided by the sum of |y|"),
-    "wql": ("wQL", "mean loss of all quantiles divided by the sum of |y|"),
-    "crps_quantiles": ("CRPS", "mean loss of all quantiles, in units of y"),
-}
+FINDINGS_SHOWN = 10
 COLUMNS = ("nd", f"{NAIVE_PREFIX}nd", "mase", "rmse", f"{NAIVE_PREFIX}rmse", "coverage_80")
 
 Section = dict[str, Any]
 
 
-def format_number(value: float | None) -> str:
-    """Return the value with three significant digits, or a dash for None and NaN."""
-    if value is None or math.isnan(value):
-        return DASH
-    size = abs(value)
-    if size != 0 and (size >= 1e7 or size < 1e-4 or math.isinf(size)):
-        return f"{value:.3g}"
-    if size >= 1000:
-        return f"{value:,.0f}"
-    digits = 2 if size == 0 else max(0, 2 - math.floor(math.log10(size)))
-    return "0" if size == 0 else f"{value:.{digits}f}"
-
-
-def percent(share: float | None) -> str:
-    return DASH if share is None else f"{100 * share:.1f} %"
-
-
-def count(number: int, word: str, many: str | None = None) -> str:
-    return f"{number:,} {word if number == 1 else many or word + 's'}"
-
-
-def change(error: float | None, naive: float | None) -> str:
-    """Return the difference between two errors, such as -69.3 %."""
-    if error is None or not naive:
-        return ""
-    ratio = error / naive
-    return f"{ratio:,.1f} times" if ratio > LARGEST_PERCENTAGE else _signed(100 * (ratio - 1))
-
-
-def _signed(percentage: float) -> str:
-    return "0 %" if percentage == 0 else f"{percentage:+.1f} %".replace("-", "\N{MINUS SIGN}")
-
-
-def verdict(name: str, error: float | None, naive: float | None) -> str:
-    """Return the result in a few words, the largest of the page."""
-    if error is None or not naive:
-        return f"{name} {format_number(error)}"
-    ratio = error / naive
-    if ratio > LARGEST_PERCENTAGE:
-        return f"{ratio:,.1f} times the error of {NAIVE_NAME}"
-    if abs(ratio - 1) < 0.005:
-        return f"{'The' if ratio == 1 else 'About the'} same error as {NAIVE_NAME}"
-    rounded = min(99, round(100 * (1 - ratio))) if 0 < ratio < 1 else round(abs(100 * (ratio - 1)))
-    return f"{rounded} % {'higher' if ratio > 1 else 'lower'} error than {NAIVE_NAME}"
-
-
-def headline(name: str, meaning: str, error: float | None, naive: float | None) -> str:
-    """Return the sentence below the verdict: the score, what it means, and that of seasonal naive."""
-    sentence = f"{name}, the {meaning}, is {format_number(error)}"
-    if naive is None:
-        return f"{sentence}."
-    return f"{sentence}, against {format_number(naive)} for {NAIVE_NAME}, which repeats the last season."
-
-
-def wins_sentence(wins: tuple[int, int] | None) -> str:
-    """Return on how many series the model is better: a good average may hide many bad series."""
-    if wins is None or wins[1] < 2:
-        return ""
-    return f"The model is better than {NAIVE_NAME} on {wins[0]:,} of {wins[1]:,} series."
-
-
-def calibration_sentence(intervals: Sequence[Interval], levels: Sequence[Level]) -> str:
-    """Return the coverage of the widest interval; without intervals, the calibration of the most central level."""
-    if not intervals:
-        middle = min(levels, key=lambda entry: abs(entry.level - 0.5))
-        return f"{percent(middle.observed)} of the values are below the {middle.level:g} quantile."
-    widest = intervals[-1]
-    within = levels[-1].observed - levels[0].observed if _spans(levels, widest) else widest.coverage
-    if abs(within - widest.nominal) <= TOLERANCE:
-        judgement = "close to nominal."
-    elif within > widest.nominal:
-        judgement = "more than nominal, so they are wider than necessary."
-    else:
-        judgement = "fewer than nominal, so they are too narrow."
-    return f"The {100 * widest.nominal:g} % intervals contain {percent(widest.coverage)} of the values: {judgement}"
-
-
-def _spans(levels: Sequence[Level], interval: Interval) -> bool:
-    return math.isclose(levels[-1].level - levels[0].level, interval.nominal, abs_tol=1e-6)
-
-
-def ties_note(levels: Sequence[Level]) -> str:
-    """Return a note on data with many repeated values, such as zeros at night."""
-    most = max((entry.tied for entry in levels), default=0.0)
-    if most < 0.01:
-        return ""
-    return (
-        f"Up to {percent(most)} of the values equal a quantile, such as zeros that were predicted exactly. "
-        "The chart spreads them evenly over the levels they equal."
-    )
-
-
-def shortened(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-
-
-def flat(settings: Any, path: str = "") -> list[tuple[str, str]]:
-    """Return nested settings as rows of dotted names and values: model.layers, 3."""
-    if is_dataclass(settings) and not isinstance(settings, type):
-        settings = asdict(settings)
-    if isinstance(settings, dict) and (settings or not path):
-        below = (flat(value, f"{path}.{name}" if path else str(name)) for name, value in settings.items())
-        return [row for rows in below for row in rows]
-    return [(path, shortened(settings))]
-
-
-def page(results: Results, model: Forecaster | None, title: str | None) -> Section:
-    """Return the content of the page: the variables of the template."""
-    # matplotlib omits labels that begin with an underscore from a legend.
-    name = "model" if model is None else type(model).__name__.lstrip("_")
+def page(found: Results | Compared, model: Forecaster | None, importance: Data | None, title: str | None) -> Section:
+    """Return the content of the page: the variables of the template. Of several models, the best has its forecasts."""
+    own = "" if model is None else type(model).__name__
+    name, results = found.best if isinstance(found, Compared) else (own or "model", found)
+    several = isinstance(found, Compared) and len(found.models) > 1
     return {
         "title": title or "Forecast report",
         "version": __version__,
-        "name": name,
+        "name": shortened(name),
         "naive": NAIVE_NAME if results.with_naive else "",
         "facts": _facts(results),
+        "compared": several,
+        **(comparison(found) if isinstance(found, Compared) and several else _alone(results, name)),
+        "fans": [_fan(results, shown, number) for number, shown in enumerate(shown_series(results))],
+        "ranking": label(results.levels, results.ranking),
+        "described": own,
+        "rests": None if importance is None else _rests_on(importance),
+        **_diagnostics(model),
+        "health": None if model is None else _health(model),
+    }
+
+
+def _alone(results: Results, name: str) -> Section:
+    """Return the parts that show one model beside seasonal naive."""
+    return {
         **_scores(results),
         "steps": _steps(results, name),
         "calibration": _calibration(results) if results.levels else None,
-        "fans": [_fan(results, shown, number) for number, shown in enumerate(shown_series(results))],
-        "ranking": _label(results, results.ranking),
-        **_diagnostics(model),
         "tables": [
             *([_intervals(results)] if results.intervals else []),
             _by_series(results),
             _by_cutoff(results),
         ],
     }
-
-
-def _label(results: Results, name: str) -> str:
-    """Return the name of a score; ND of the median is called R0.5, as in the paper."""
-    if name == "nd" and 0.5 in results.levels.values():
-        return "R0.5"
-    return MEANINGS[name][0]
 
 
 def _facts(results: Results) -> list[str]:
@@ -206,7 +106,7 @@ def _scores(results: Results) -> Section:
         error, naive = overall[name], overall.get(NAIVE_PREFIX + name)
         difference = change(error, naive)
         rows.append({
-            "name": _label(results, name), "meaning": MEANINGS[name][1], "error": format_number(error),
+            "name": label(results.levels, name), "meaning": MEANINGS[name][1], "error": format_number(error),
             "naive": format_number(naive) if naive is not None else "", "difference": difference,
             "better": bool(difference) and error < naive, "worse": bool(difference) and error > naive,
         })  # fmt: skip
@@ -214,8 +114,8 @@ def _scores(results: Results) -> Section:
     error, naive = overall[first], overall.get(NAIVE_PREFIX + first)
     return {
         "scores": rows,
-        "verdict": verdict(_label(results, first), error, naive),
-        "headline": headline(_label(results, first), MEANINGS[first][1], error, naive),
+        "verdict": verdict(label(results.levels, first), error, naive),
+        "headline": headline(label(results.levels, first), MEANINGS[first][1], error, naive),
         "wins": wins_sentence(results.wins),
         "better": bool(naive) and error < naive,
         "worse": naive is not None and error > naive,
@@ -232,7 +132,7 @@ def _steps(results: Results, name: str) -> Section:
     share = " as a share of mean |y|" if results.mean_size else ""
     error = "Mean |error|" if "mae" in results.overall else "CRPS"
     return {
-        "picture": inline(steps_chart(steps, errors, naive, name), key="steps", alt=alt),
+        "picture": inline(steps_chart(steps, {name: errors}, naive), key="steps", alt=alt),
         "caption": f"{error} at each step{share}.",
     }
 
@@ -248,7 +148,7 @@ def _calibration(results: Results) -> Section:
     observed = "; ".join(f"{100 * e.level:g} %: {percent(e.observed)}" for e in levels)
     return {
         "picture": inline(
-            calibration_chart(levels),
+            calibration_chart({"observed": levels}),
             key="calibration",
             alt=f"Chart of the share of values below each quantile against its level. {observed}.",
         ),
@@ -269,7 +169,7 @@ def _intervals(results: Results) -> Section:
 def _fan(results: Results, shown: Shown, number: int) -> Section:
     times = [time for window in shown.windows for time in (window.times[0], window.times[-1])]
     drawn = len(shown.windows)
-    error = f"{_label(results, results.ranking)} {format_number(shown.error)}"
+    error = f"{label(results.levels, results.ranking)} {format_number(shown.error)}"
     name = shortened(shown.name)
     span = " to ".join(dict.fromkeys((_clock(times[0]), _clock(times[-1]))))
     alt = f"Forecast fan and actual values of series {name}, {count(drawn, 'window')}, {span}; {error}."
@@ -308,13 +208,34 @@ def _diagnostics(model: Forecaster | None) -> Section:
     return {"losses": losses, "attention": attention, "settings": flat(diagnostics.settings)}
 
 
+def _rests_on(importance: Data) -> Section:
+    # Imports torch, which a report without it does not need.
+    from logsparse.reporting.importance import rests_on
+
+    return rests_on(importance)
+
+
+def _health(model: Forecaster) -> Section | None:
+    """Return the findings about the data that the model was fitted on; None if it has none of them."""
+    if not hasattr(model, "panel_") or bool(np.isnan(model.panel_.values).all()):
+        return None
+    health = Health(len(model.panel_), tuple(findings_of(model.panel_)))
+    rows = [
+        {"name": shortened(finding.series), "kind": finding.kind, "severity": finding.severity, "text": finding.text}
+        for finding in health.findings[:FINDINGS_SHOWN]
+    ]
+    more = len(health.findings) - len(rows)
+    note = f"The worst {len(rows)} of {len(health.findings):,} findings." if more else ""
+    return {"sentence": f"In the data that the model was fitted on: {health.summary()}.", "rows": rows, "note": note}
+
+
 def _by_series(results: Results) -> Section:
     table = results.by_series
-    title = f"Scores per series, by {_label(results, results.ranking)}"
+    title = f"Scores per series, by {label(results.levels, results.ranking)}"
     if left_out := table.height > ROWS_SHOWN:
         half = ROWS_SHOWN // 2
         title = f"Scores of the {half} best and the {half} worst of {table.height:,} series, by "
-        title += _label(results, results.ranking)
+        title += label(results.levels, results.ranking)
         table = pl.concat([table.head(half), table.tail(half)])
     return _table(results, table, ID, title, left_out=left_out)
 
@@ -331,8 +252,8 @@ def _by_cutoff(results: Results) -> Section:
 def _table(results: Results, table: pl.DataFrame, key: str, title: str, *, left_out: bool = False) -> Section:
     names = [name for name in COLUMNS if name in table.columns] or ["wql", "crps_quantiles"]
     heads = [
-        f"naive {_label(results, name.removeprefix(NAIVE_PREFIX))}" if name.startswith(NAIVE_PREFIX)
-        else "80 % coverage" if name == "coverage_80" else _label(results, name)
+        f"naive {label(results.levels, name.removeprefix(NAIVE_PREFIX))}" if name.startswith(NAIVE_PREFIX)
+        else "80 % coverage" if name == "coverage_80" else label(results.levels, name)
         for name in names
     ]  # fmt: skip
     rows = []
@@ -345,12 +266,21 @@ def _table(results: Results, table: pl.DataFrame, key: str, title: str, *, left_
     return {"title": title, "heads": ["series" if key == ID else "cutoff", "values", *heads], "rows": rows}
 
 
-def report(results: Any, out: str | Path, *, model: Forecaster | None = None, title: str | None = None) -> Path:
+def report(
+    results: Any,
+    out: str | Path,
+    *,
+    model: Forecaster | None = None,
+    importance: Data | None = None,
+    title: str | None = None,
+    **columns: Unpack[ResultColumns],
+) -> Path:
     """Write the results of a backtest as one HTML file.
 
     The page shows the scores beside those of seasonal naive, the error by step of the horizon, the calibration of the
-    quantiles, the forecasts of the best, the median and the worst series, and tables of scores. It needs no network
-    and contains no script.
+    quantiles, the forecasts of the best, the median and the worst series, and tables of scores. Results of several
+    models (`backtest([a, b], frame)`) are compared: a leaderboard, and the difference of each two models in quantile
+    loss with its 95 % interval; the forecasts are those of the best model. It needs no network and contains no script.
 
     Parameters
     ----------
@@ -360,9 +290,14 @@ def report(results: Any, out: str | Path, *, model: Forecaster | None = None, ti
     out : str or Path
         File to write, a name in .html. An existing file is replaced once the new one is complete.
     model : Forecaster, optional
-        The forecaster that made the results. Adds its training losses, attention and settings to the page.
+        The forecaster that made the results, or one of those. Adds its training losses, attention and settings, and
+        the health of its data, to the page.
+    importance : frame, str or Path, optional
+        `importance(model, ...).frame()`, or the file that `logsparse explain` wrote. Adds what the forecast rests on.
     title : str, optional
         Heading of the page; "Forecast report" if left out.
+    **columns
+        `id_col`, `time_col`, `target_col`: names of columns, as for `score`.
 
     Returns
     -------
@@ -397,7 +332,9 @@ def report(results: Any, out: str | Path, *, model: Forecaster | None = None, ti
             got=type(model).__name__,
             hint="pass the fitted model itself, or leave it out.",
         )
-    write_whole(path, _rendered(page(Results(results), model, title)).encode(), "The report")
+    table, *_ = read_results(results, **columns)
+    found = Compared.of(table) if MODEL in table.columns else Results(table)
+    write_whole(path, _rendered(page(found, model, importance, title)).encode(), "The report")
     return path
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from logsparse.data.scale import Profile, reach
 from logsparse.data.windows import Batch, Windows
 from logsparse.train.distributed import Ranks
 
-# One window in so many keeps all its lags, which is enough to learn one step ahead (docs/LOG.md).
+# One window in so many keeps all its lags, which is enough to learn one step ahead (docs/RECIPE.md).
 _UNMASKED_EVERY = 4
 
 
@@ -106,6 +106,11 @@ class Draws:
         """Complete batches in the set, or the configured number of fresh draws."""
         return self.train.steps_per_epoch if self._set is None else max(1, len(self._set) // self.train.batch)
 
+    @property
+    def steps(self) -> int:
+        """Number of steps of the whole training."""
+        return self.train.epochs * self.steps_per_epoch if self.train.steps is None else self.train.steps
+
     def __call__(self, step: int) -> Batch:
         """Return the share of this rank of the batch of this step."""
         hiding = np.random.default_rng([self.seed, 3, step])
@@ -125,7 +130,7 @@ def _features(panel: Panel, config: Config) -> Features:
     return Features.fit(panel, config.features, panel.ahead, past=panel.past, lags=config.model.lags)
 
 
-def windows_of(panel: Panel, features: Features, config: Config) -> Windows:
+def windows_of(panel: Panel, features: Features, config: Config, delays: Mapping[str, int] | None = None) -> Windows:
     """Return the windows of a panel with the inputs that the settings ask for."""
     model = config.model
     return Windows(
@@ -134,8 +139,9 @@ def windows_of(panel: Panel, features: Features, config: Config) -> Windows:
         context=config.context,
         horizon=config.horizon,
         lags=model.lags,
-        profiles=_profiles(config),
+        profiles=profiles_of(config),
         scale=model.scale,
+        delays=delays,
     )
 
 
@@ -146,8 +152,9 @@ def learned_from(panel: Panel, config: Config) -> Ints:
 
 def looks_back(config: Config) -> int:
     """Return how many steps before a window its inputs reach back."""
-    return reach(config.model.lags, _profiles(config), config.horizon)
+    return reach(config.model.lags, profiles_of(config), config.horizon)
 
 
-def _profiles(config: Config) -> list[Profile]:
+def profiles_of(config: Config) -> list[Profile]:
+    """Return the profiles that the settings ask for."""
     return [Profile(*map(int, profile.split("x"))) for profile in config.model.profiles]

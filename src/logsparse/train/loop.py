@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import math
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 import torch
@@ -20,8 +21,9 @@ from torch import Generator, Tensor, nn
 
 from logsparse.config import TrainConfig
 from logsparse.data.windows import Batch
-from logsparse.errors import LogsparseError
+from logsparse.errors import DataError, LogsparseError
 from logsparse.model.network import Network
+from logsparse.pictures import draw_losses
 from logsparse.process import kept_memory
 from logsparse.progress import Progress
 from logsparse.storage import InvalidContentError, whole_number, write_whole
@@ -41,10 +43,21 @@ from logsparse.train.optim import (
     set_rate,
 )
 
+if TYPE_CHECKING:
+    from logsparse.canvas import Picture
+
 # B windows, L positions of a window
 
 CHECKPOINT, METRICS = "checkpoint", "metrics.jsonl"
-INTERRUPTED = "interrupted"
+INTERRUPTED, _NO_IMPROVEMENT = "interrupted", "no improvement"
+# A training that is cut below this share of its steps is not what was planned.
+_NEARLY_ALL = 0.9
+# Least share of the range of all validation losses by which the last quarter of them improves if it still falls.
+_FALLING = 0.01
+# Fewer validations show no course.
+_FEWEST_VALIDATIONS = 4
+# Fewest validations of a training with a given number of steps, as many as the default recipe has.
+_VALIDATIONS = 16
 _FORMER_CHECKPOINT = "training.json"
 _ROW = ("step", "seconds", "nll", "validation_nll")
 _WORST = float(np.finfo(np.float32).max)
@@ -67,15 +80,68 @@ class TrainingHistory:
     """Lowest validation loss."""
     ended: str = "not ended"
     """Why training ended."""
+    planned: int | None = None
+    """Number of steps if nothing stops the training; None for a model saved before this was recorded."""
+    anneals: bool = True
+    """True if the learning rate falls to about 0 at the end, where a falling loss does not ask for more steps."""
+
+    @property
+    def steps(self) -> int:
+        """Number of steps taken."""
+        return int(self.rows[-1]["step"]) if self.rows else 0
+
+    @property
+    def cut(self) -> bool:
+        """True if training ended before its planned steps, for another reason than a loss that did not improve."""
+        return self.steps < (self.planned or 0) and not self.ended.startswith(_NO_IMPROVEMENT)
+
+    @property
+    def falling(self) -> bool:
+        """True if the last validation is the best, and the last quarter of them improved by over 1 % of their range."""
+        losses = [row["validation_nll"] for row in self.rows if row["validation_nll"] < _WORST]
+        if len(losses) < _FEWEST_VALIDATIONS or losses[-1] > min(losses):
+            return False
+        before = min(losses[: -(len(losses) // 4)])
+        return before - losses[-1] > _FALLING * (max(losses) - losses[-1])
+
+    @property
+    def warning(self) -> str | None:
+        """One sentence if the training was too short: cut below 90 % of its steps, or ended on a falling loss."""
+        taken = f"{self.steps:,} of {self.planned or 0:,} planned steps ({self.ended})"
+        if self.cut and self.steps < _NEARLY_ALL * (self.planned or 0):
+            course = ", while the validation loss was still falling" if self.falling else ""
+            return f"Training took {taken}{course}: forecasts may be poor; train for longer, or plan fewer steps."
+        if self.falling and self.planned and (self.cut or not self.anneals):
+            return f"Training ended after {taken} while the validation loss was still falling: train for longer."
+        return None
+
+    def plot(self) -> Picture:
+        """Draw training and validation loss over steps, as a figure that a notebook displays.
+
+        Raises
+        ------
+        DataError
+            If the training ended before its first validation.
+        """
+        if not self.rows:
+            raise DataError(
+                "A training is drawn by its validations.", got="none", hint="train until the first of them."
+            )
+        return draw_losses(self.rows)
 
     @classmethod
     def from_dict(cls, facts: Any) -> Self:
         """Return what `asdict` was given; any other value raises a KeyError, TypeError, ValueError or OverflowError."""
+        # Rows first: what is not a dict raises one of these errors here.
+        rows = [{name: float(row[name]) for name in _ROW} for row in facts["rows"]]
+        planned = facts.get("planned")
         return cls(
-            rows=[{name: float(row[name]) for name in _ROW} for row in facts["rows"]],
+            rows=rows,
             seconds=float(facts["seconds"]),
             best=None if facts["best"] is None else float(facts["best"]),
             ended=str(facts["ended"]),
+            planned=None if planned is None else whole_number("planned", planned, 1, sys.maxsize),
+            anneals=bool(facts.get("anneals", True)),
         )
 
 
@@ -100,10 +166,14 @@ class Training:
         self.optim = optimiser(train.optimiser, network, lr=train.lr, weight_decay=train.weight_decay, clip=train.clip)
         self.average = WeightAverage(network, train.average) if train.average else None
         self.best = _copy(network)
-        self.history, self.step = TrainingHistory(), 0
         epoch = self.draws.steps_per_epoch
-        self.steps, self.validate_every = train.epochs * epoch, min(train.validate_every, epoch)
-        self.stopping = EarlyStopping((train.patience or train.epochs) * math.ceil(epoch / self.validate_every))
+        self.steps, self.validate_every = self.draws.steps, min(train.validate_every, epoch)
+        if train.steps is not None:
+            self.validate_every = min(self.validate_every, max(1, train.steps // _VALIDATIONS))
+        self.history, self.step = self._planned(TrainingHistory()), 0
+        # Without patience, more validations than there can be.
+        per_epoch, never = math.ceil(epoch / self.validate_every), self.steps + 1
+        self.stopping = EarlyStopping(never if train.patience is None else train.patience * per_epoch)
         self.identity = identity(network, data, train, seed) if folder else {}
         if folder:
             self._resume(folder)
@@ -187,12 +257,12 @@ class Training:
         if self.step >= self.steps:
             return "all steps taken"
         if self.stopping.stop:
-            return f"no improvement in {self.stopping.patience} validations"
+            return f"{_NO_IMPROVEMENT} in {self.stopping.patience} validations"
         if requested:
             return INTERRUPTED
         # At least one step is taken, however short the time.
         if self.step and self.ranks.any(self._share_of_time() >= 1):
-            return f"{self.train.minutes:g} minutes are over"
+            return f"time limit of {self.train.minutes:g} minutes reached"
         return None
 
     def _share_of_time(self) -> float:
@@ -204,6 +274,9 @@ class Training:
         progress = Progress(f"training, seed {self.seed}", self.steps, limit=limit, verbose=verbose)
         progress.skip_to(self.step)
         return progress
+
+    def _planned(self, history: TrainingHistory) -> TrainingHistory:
+        return replace(history, planned=self.steps, anneals=self.train.schedule != "constant")
 
     def _best(self) -> dict[str, float]:
         return {} if self.history.best is None else {"best": self.history.best}
@@ -281,7 +354,7 @@ class Training:
             self.average.restore(parts["average"], updates=step)
         for row in history.rows:
             self.stopping.update(row["validation_nll"])
-        self.step, self.history = step, history
+        self.step, self.history = step, self._planned(history)
 
 
 def best_of(make: Callable[[int], Training], seeds: Sequence[int]) -> Training:

@@ -1,0 +1,128 @@
+"""Figures and axes of matplotlib as notebooks need them: a figure that displays itself, time labels that never collide.
+
+The only module that imports matplotlib when it is imported: others import this one where they draw.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextToPath
+from matplotlib.ticker import Formatter, Locator, MaxNLocator, StrMethodFormatter
+
+# Pixels of a displayed picture per pixel of its size: sharp on screens of high density.
+_SHARPNESS = 2
+# Formats of years, months, days, hours, minutes, seconds; of ticks at which the next larger unit begins; and of what
+# the ticks do not say, which is written once, below their end.
+_TICKS = ["%Y", "%b", "%d %b", "%H:%M", "%H:%M", "%M:%S"]
+_FIRST_TICKS = ["", "%Y", "%d %b", "%d %b", "%H:%M", "%H:%M"]
+_REST = ["", "%Y", "%Y", "%d %b %Y", "%d %b %Y", "%d %b %Y %H:%M"]
+# Room for the label of a time, and the least gap between two labels, in units of the font size.
+_ROOM, _GAP = 5.0, 0.6
+
+
+class Picture(Figure):
+    """A matplotlib Figure that a notebook displays if it is the last line of a cell, and an ordinary one elsewhere."""
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        """Return the picture and its size in pixels; unused where the inline backend has a formatter of its own."""
+        return png(self, _SHARPNESS * self.dpi), dict(zip(("width", "height"), self._pixels(), strict=True))
+
+    def _pixels(self) -> list[int]:
+        return [round(inches * self.dpi) for inches in self.get_size_inches()]
+
+
+def png(figure: Figure, dpi: float) -> bytes:
+    """Return the figure as a PNG file."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=dpi)
+    return file.getvalue()
+
+
+def label_times(axes: Axes, times: Any) -> None:
+    """Label the x axis with these times, dates or integers; at any width of the axes no label touches another."""
+    locator: Locator
+    formatter: Formatter
+    if np.issubdtype(np.asarray(times).dtype, np.datetime64):
+        locator = _DateLocator()  # type: ignore[no-untyped-call]
+        formatter = ConciseDateFormatter(  # type: ignore[no-untyped-call]
+            locator, formats=_TICKS, zero_formats=_FIRST_TICKS, offset_formats=_REST
+        )
+    else:
+        locator, formatter = MaxNLocator("auto", integer=True), StrMethodFormatter("{x:.0f}")
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(_Apart(formatter))
+    axes.xaxis.get_offset_text().set_fontsize(_font(axes.xaxis).get_size_in_points())
+
+
+class _DateLocator(AutoDateLocator):
+    """As many ticks as there is room for: matplotlib's own number does not depend on the width."""
+
+    def get_locator(self, dmin: Any, dmax: Any) -> Any:
+        most = max(3, int(_points(self.axis) / (_ROOM * _font(self.axis).get_size_in_points())))
+        self.maxticks = dict.fromkeys(self.maxticks, most)
+        # Half of the most: the next smaller unit (hours after days) then always has an interval that fits.
+        self.minticks = (most - 1) // 2
+        return super().get_locator(dmin, dmax)  # type: ignore[no-untyped-call]
+
+
+class _Apart(Formatter):
+    """Another formatter's labels without those that would touch the label before them."""
+
+    def __init__(self, formatter: Formatter) -> None:
+        self.formatter = formatter
+
+    def set_axis(self, axis: Any) -> None:
+        super().set_axis(axis)
+        self.formatter.set_axis(axis)
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return self.formatter(x, pos)
+
+    def get_offset(self) -> str:
+        return self.formatter.get_offset()
+
+    def format_ticks(self, values: Sequence[float]) -> list[str]:
+        labels = list(self.formatter.format_ticks(values))  # type: ignore[arg-type]
+        font, axes = _font(self.axis), self.axis.axes  # type: ignore[union-attr]
+        low, high = sorted(self.axis.get_view_interval())  # type: ignore[union-attr]
+        pixels = axes.get_xaxis_transform().transform([(value, 0) for value in values])[:, 0] if labels else []
+        places = np.asarray(pixels) * 72 / axes.figure.dpi
+        end = -np.inf
+        for number in np.argsort(places).tolist():
+            # Ticks outside the view are not drawn, and take no room.
+            if not labels[number] or not low <= values[number] <= high:
+                continue
+            half = _width(labels[number], font) / 2
+            if places[number] - half < end + _GAP * font.get_size_in_points():
+                labels[number] = ""
+            else:
+                end = places[number] + half
+        return labels
+
+
+def _points(axis: Any) -> float:
+    """Return the width of the axes in points."""
+    return float(axis.axes.bbox.width * 72 / axis.axes.figure.dpi)
+
+
+def _font(axis: Axis | Any) -> FontProperties:
+    import matplotlib as mpl
+
+    params = axis.get_tick_params()
+    family = params.get("labelfontfamily", mpl.rcParams["font.family"])
+    return FontProperties(family=family, size=params.get("labelsize", mpl.rcParams["xtick.labelsize"]))
+
+
+def _width(text: str, font: FontProperties) -> float:
+    """Return the width of a text in points, for any backend."""
+    width, _, _ = TextToPath().get_text_width_height_descent(text, font, ismath=False)
+    return float(width)

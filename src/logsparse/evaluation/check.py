@@ -1,0 +1,122 @@
+"""A frame or file, and optionally a model -> Health: what is wrong with the data before they are forecast from."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Unpack
+
+from logsparse.data.columns import Columns
+from logsparse.data.findings import Rules, findings_of
+from logsparse.data.frame import Data, with_empty
+from logsparse.data.health import Health, against, unlike
+from logsparse.data.later import read_with
+from logsparse.data.panel import Panel
+from logsparse.data.times import When, clock_time
+from logsparse.errors import ConfigError, LogsparseError, NotFittedError, shown
+from logsparse.forecast import Forecaster
+from logsparse.registry import load
+
+
+def check(
+    data: Data,
+    *,
+    model: Forecaster | str | Path | None = None,
+    now: When | None = None,
+    stale: int | None = None,
+    flat: int | None = None,
+    gaps: float = 0.2,
+    outlier: float = 10.0,
+    level: float = 6.0,
+    **columns: Unpack[Columns],
+) -> Health:
+    """Return what is wrong with the last steps of each series, and with the data beside those of a model.
+
+    A bad finding means that a forecast of the series would be meaningless: `empty` (no value), `stale` (the last value
+    is old), `flat` (the last values are all the same, and have not been before), `sentinel` (-9999 and the like) and,
+    with a model, `missing` (a series of the model that the data lack). The others are warnings: `gaps`, `outlier`,
+    `level` (the last season is far from those before it) and `new` (a series that the model does not know). `step`
+    and `zone` concern all series: the data have another step or time zone than those of the model.
+
+    The rules read the last 12 seasons of each series; sentinels are searched for in all of it.
+
+    Parameters
+    ----------
+    data : frame, str, Path or Panel
+        As for `fit`.
+    model : Forecaster, str or Path, optional
+        A fitted forecaster or the folder of a saved one. The data are read with the columns it was fitted with.
+    now : str, int, date or datetime, optional
+        Time that the last values are compared with, or "now" for the clock of the machine. Default: the time at which
+        most series end.
+    stale : int, optional
+        Steps that the last value may be old. Default: one season, such as 24 hours or 7 days; 4 steps if a step is a
+        week or more.
+    flat : int, optional
+        Last values in a row that may be equal. Default: as for `stale`.
+    gaps : float
+        Share of the last steps that may be missing.
+    outlier : float
+        Distance outside the middle 80 % of the values, in widths of it, from which a value is an outlier.
+    level : float
+        Change of the mean of the last season that counts, in standard deviations of the seasons before it.
+    **columns
+        Names of columns and the step, as for `to_panel`.
+
+    Returns
+    -------
+    Health
+        Findings, with `bad`, `ok`, `summary`, `frame`, `to_dict` and `to_json`.
+
+    Raises
+    ------
+    DataError, ConfigError, NotFittedError
+        If the data or a parameter break a rule, or the model is not fitted.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import logsparse as ls
+    >>> frame = pl.DataFrame({"unique_id": "a", "ds": range(70), "y": [float(t % 7) for t in range(70)]})
+    >>> model = ls.SeasonalNaive(horizon=3, season=7).fit(frame)
+    >>> ls.check(frame, model=model)
+    Health(1 series, nothing found)
+    >>> print(ls.check(frame, now=100))
+    1 of 1 series has findings: 1 stale
+    bad      stale     a: its last value is of 69, 31 steps older than now
+    """
+    rules = Rules(stale=stale, flat=flat, gaps=gaps, outlier=outlier, level=level)
+    fitted = None if model is None else _fitted(model)
+    panel = readable(data, fitted, columns)
+    found = findings_of(panel, rules, None if now is None else _on_clock(panel, now))
+    if fitted is not None:
+        found += [*unlike(panel, fitted.panel_), *against(panel, fitted.panel_, fitted.learned_until())]
+    return Health(len(panel), tuple(found), panel.origin.library)
+
+
+def readable(data: Data, model: Forecaster | None, columns: Columns) -> Panel:
+    """Read data for a check: as the model would, and with series that have no value at all."""
+    if model is None:
+        return with_empty(data, **columns)
+    return read_with(data, model.panel_, {**model.columns_, **columns})
+
+
+def _fitted(model: Forecaster | str | Path) -> Forecaster:
+    forecaster = model if isinstance(model, Forecaster) else load(model)
+    if not hasattr(forecaster, "panel_"):
+        raise NotFittedError(forecaster)
+    return forecaster
+
+
+def _on_clock(panel: Panel, now: When) -> int:
+    if isinstance(now, str) and now == "now":
+        # Times without a zone are taken for local ones, as a person who reads them would.
+        now = datetime.now(UTC) if panel.origin.zone else datetime.now()  # noqa: DTZ005
+    try:
+        return clock_time(panel, now)
+    except LogsparseError as error:
+        raise ConfigError(
+            "now must be a time of the kind that the data have.",
+            got=shown(now),
+            hint=f"write it like {panel.freq.show(int(panel.ends().max()))}.",
+        ) from error
