@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
@@ -319,7 +319,7 @@ class Forecaster(Parameters, Saved, ABC):
         steps = steps_asked(horizon, self.horizon)
         past, health = self.screened(data, on_bad)
         warn(health, on_bad)
-        (summary,) = self.summaries([self.history(past, future, steps)], levels)
+        (summary,) = self.summaries([self.history(past, future, steps, health.bad)], levels)
         return summary.first(steps).frame()
 
     def screened(self, data: Data | None, on_bad: OnBad) -> tuple[Panel, Health]:
@@ -416,14 +416,21 @@ class Forecaster(Parameters, Saved, ABC):
         """Return the parameters of the constructor that `settings` was made from."""
         return dict(written)
 
-    def history(self, data: Data | None = None, future: Data | None = None, steps: int | None = None) -> Panel:
+    def history(
+        self,
+        data: Data | None = None,
+        future: Data | None = None,
+        steps: int | None = None,
+        skipped: Collection[SeriesId] = (),
+    ) -> Panel:
         """Return the panel to forecast from: the fitted one, or `data`, with the future values of its covariates.
 
         They must be known for the first `steps`, the whole horizon if left out; no earlier step depends on the others.
+        Series that are only in `future` are added, unless they were `skipped`.
         """
         panel = self._past(data)
         refuse_empty(panel)
-        new = None if future is None else find_new(panel, self.learned_until(), future, **self.columns_)
+        new = None if future is None else find_new(panel, {*self.learned_until(), *skipped}, future, **self.columns_)
         if new is not None:
             self._check_new(new)
             panel = add_new(panel, new, self.horizon)

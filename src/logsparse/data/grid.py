@@ -409,8 +409,7 @@ def read_covariate(
         return read_numbers(column, rows, freq, in_order=in_order), ()
     text = as_text(column)
     text = text.set(text.str.strip_chars() == "", None)
-    found = text.drop_nulls().unique().sort().to_list()
-    every = tuple(dict.fromkeys((*words, *found)))
+    every = tuple(dict.fromkeys((*words, *text.drop_nulls().unique().sort())))
     if len(every) > _MOST_WORDS:
         raise DataError(
             f"A text covariate must have at most {_MOST_WORDS} different words.",
@@ -425,9 +424,8 @@ def _is_text(column: pl.Series) -> bool:
     """Return True for words; a column in which half of the texts are numbers holds numbers, and some mistakes."""
     if not isinstance(column.dtype, (pl.String, pl.Categorical, pl.Enum)):
         return False
-    texts_seen = column.cast(pl.String).drop_nulls().unique()
-    numbers = texts_seen.cast(pl.Float64, strict=False).is_not_null().sum()
-    return len(texts_seen) > 0 and 2 * numbers < len(texts_seen)
+    seen = column.cast(pl.String).drop_nulls().unique()
+    return 2 * seen.cast(pl.Float64, strict=False).count() < len(seen)
 
 
 def read_category(column: pl.Series, rows: Rows) -> Static:
