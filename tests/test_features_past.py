@@ -107,7 +107,7 @@ def test_no_future_is_asked_for_and_the_model_is_saved(tmp_path: Path) -> None:
     again = ls.load(tmp_path / "model", verbose=False)
     assert again.predict().equals(fitted.predict())
     assert again.predict(frame()).equals(fitted.predict(frame()))
-    with pytest.raises(ls.DataError, match=r"was fitted with \(past_covariates: visitors\). Got no visitors."):
+    with pytest.raises(ls.DataError, match=r"was fitted with \(past covariates: visitors\). Got no visitors."):
         again.predict(frame().drop("visitors"))
     fitted.fine_tune(frame(seed=2))
 

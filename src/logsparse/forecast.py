@@ -440,7 +440,8 @@ class Forecaster(Parameters, Saved, ABC):
 
     def _check_new(self, new: NewSeries) -> None:
         """Raise for series without a history; a forecaster that is trained on such series overrides this."""
-        refuse_new(new, f"{type(self).__name__} must be given the history of every series.")
+        name = type(self).__name__
+        refuse_new(new, f"{name} must be given the history of every series.", "fit LogSparse with static=[...]")
 
     def diagnostics(self) -> Diagnostics:
         """Return the settings; a forecaster that is trained adds its losses and a picture of its attention."""

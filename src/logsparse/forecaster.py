@@ -323,10 +323,9 @@ class LogSparse(Configured):
 
     def _check_new(self, new: NewSeries) -> None:
         if self.config_.model.hidden_history == 0:
+            rule = f"{type(self).__name__} must be trained on hidden histories to forecast a series without one."
             described = bool(self.series_index_.categories or self.features_.covariates)
-            refuse_new(
-                new, "The model must be trained on hidden histories (model.hidden_history).", described=described
-            )
+            refuse_new(new, rule, "fit it with static=[...] or model.hidden_history=0.1", described=described)
 
     def attention(
         self,

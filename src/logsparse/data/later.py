@@ -49,7 +49,7 @@ def read_with(data: Data, fitted: Panel, columns: Columns) -> Panel:
         # A history of single values does not show its step; it can only be the fitted one.
         return read_as(data, replace(spec, freq=str(fitted.freq)))
     except MissingColumnsError as error:
-        roles = {"static": spec.static, "covariates": spec.covariates, "past_covariates": spec.past_covariates}
+        roles = {"static": spec.static, "covariates": spec.covariates, "past covariates": spec.past_covariates}
         raise _unlike_fitted(error, "New data", roles) from error
 
 
@@ -86,14 +86,14 @@ def _unlike_fitted(error: MissingColumnsError, what: str, roles: Mapping[str, Se
     )
 
 
-def refuse_new(new: NewSeries, rule: str, *, described: bool = True) -> NoReturn:
+def refuse_new(new: NewSeries, rule: str, way_out: str, *, described: bool = True) -> NoReturn:
     """Raise for the first series without a history; `described`: the model has static columns or covariates."""
     others = f" and {len(new.ids) - 1} more" if len(new.ids) > 1 else ""
     reason = "" if described else ", and a model without static columns and covariates"
     raise DataError(
         rule,
-        got=f"series {new.ids[0]!r}{others} in future= only{reason}",
-        hint="fit LogSparse with static=[...], or set model.hidden_history=0.1; or pass the history of that series.",
+        got=f"series {new.ids[0]!r}{others} among the future values only{reason}",
+        hint=f"{way_out}; or pass the history of that series.",
     )
 
 
@@ -253,9 +253,12 @@ def join_future(panel: Panel, future: Data | None, horizon: int, **columns: Unpa
         return flat
 
     read = {n: read_covariate(table[n], rows, panel.freq, words=panel.words.get(n, ())) for n in names}
-    for name, (_, words) in read.items():
-        if words and name not in panel.words:  # refuses, and names the first text
+    for name, (codes, words) in read.items():
+        known = panel.words.get(name, ())
+        if words and not known:  # refuses, and names the first text
             read_numbers(table[name], rows, panel.freq)
+        if table[name].dtype.is_numeric() and (codes >= len(known)).any() and known:
+            raise DataError.other_kind(name, "text", "numbers")
     longer = replace(
         panel,
         values=extend(panel.values),

@@ -199,11 +199,7 @@ def _with_indicators(panel: Panel, words: Mapping[str, tuple[str, ...]]) -> Pane
         found = panel.words.get(name, ())
         if bool(found) != (name in words) and not np.isnan(flat).all():
             kinds = ("text", "numbers")[:: 1 if name in words else -1]
-            raise DataError(
-                f"The covariate {name!r} must hold {kinds[0]}, as in the data that the model was fitted on.",
-                got=kinds[1],
-                hint=f"convert the column to {kinds[0]}.",
-            )
+            raise DataError.other_kind(name, *kinds)
         parts = {name: flat}
         if name in words:
             where = dict(zip(words[name], range(len(words[name])), strict=True))
