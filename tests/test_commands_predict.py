@@ -103,7 +103,9 @@ def test_covariates_of_the_future_come_from_a_file(place: Path, tmp_path: Path) 
 
 def test_a_new_item_is_forecast_from_its_kind_and_visitors_need_no_future(place: Path, tmp_path: Path) -> None:
     hours = pl.read_csv(place / "hours.csv").with_columns(visitors=2 * pl.col("y"))
-    shops = [hours.with_columns(unique_id=pl.lit(name), kind=pl.lit(kind)) for name, kind in ["ax", "by", "cx"]]
+    shops = [
+        hours.with_columns(unique_id=pl.lit(name), kind=pl.lit(kind)) for name, kind in zip("abc", "xyx", strict=True)
+    ]
     pl.concat(shops).write_csv(tmp_path / "shops.csv")
     pl.DataFrame({"unique_id": ["new"], "kind": ["x"]}).write_csv(tmp_path / "new.csv")
     columns = ["--past-covariates", "visitors", "--static", "kind", "-o", tmp_path / "model"]

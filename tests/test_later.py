@@ -192,8 +192,8 @@ def test_a_new_series_must_have_all_its_covariates(trained: ls.LogSparse) -> Non
 def test_models_that_cannot_forecast_a_new_series_refuse_it_by_name() -> None:
     naive = SeasonalNaive(10).fit(past(OLD), covariates=["promo"])
     rule = (
-        "SeasonalNaive must be given the history of every series. Got series 'new-small-0' and 11 more among the future "
-        "values only. Hint: fit LogSparse with static=[...]; or pass the history of that series."
+        "SeasonalNaive must be given the history of every series. Got series 'new-small-0' and 11 more among the "
+        "future values only. Hint: fit LogSparse with static=[...]; or pass the history of that series."
     )
     with pytest.raises(ls.DataError, match=re.escape(rule)):
         naive.predict(future=ahead(pl.concat([OLD, NEW])).drop("y"))

@@ -93,7 +93,7 @@ def test_local_times_day_first_place_a_new_item_on_the_clock_of_the_model() -> N
     hours = pl.datetime_range(pl.datetime(2024, 10, 24), pl.datetime(2024, 10, 27, 1), "1h", eager=True)
     later = ["27.10.2024 02:00", "27.10.2024 02:00", "27.10.2024 03:00"]
     frame = pl.DataFrame({"unique_id": "a", "ds": hours.dt.strftime("%d.%m.%Y %H:%M"), "kind": "x"})
-    frame = frame.with_columns(y=pl.int_range(pl.len()) % 24 + 1.0)
+    frame = frame.with_columns(y=pl.int_range(pl.len()) % 24 - 5.5)
     made = ls.LogSparse(horizon=3, context=6, steps=1, verbose=False, **SETTINGS)
     made.fit(frame, static=["kind"], tz="Europe/Berlin", dayfirst=True)
     found = made.predict(future=pl.DataFrame({"unique_id": "b", "ds": later, "kind": "x"}), quantiles=[0.5])
@@ -153,8 +153,9 @@ def test_numbers_where_words_were_fitted_are_refused(trained: ls.LogSparse) -> N
 def test_a_network_that_never_saw_a_hidden_history_refuses_a_new_item_by_name() -> None:
     made = ls.DeepAR(horizon=HORIZON, context=14, steps=1, verbose=False).fit(PAST, **NAMES, covariates=["promo"])
     message = (
-        "DeepAR must be trained on hidden histories to forecast a series without one. Got series 'new' among the future "
-        "values only. Hint: fit it with static=[...] or model.hidden_history=0.1; or pass the history of that series."
+        "DeepAR must be trained on hidden histories to forecast a series without one. Got series 'new' among the "
+        "future values only. Hint: fit it with static=[...] or model.hidden_history=0.1; or pass the history of that "
+        "series."
     )
     with pytest.raises(ls.DataError, match=f"^{re.escape(message)}$"):
         made.predict(future=BOTH)

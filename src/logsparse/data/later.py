@@ -254,10 +254,10 @@ def join_future(panel: Panel, future: Data | None, horizon: int, **columns: Unpa
 
     read = {n: read_covariate(table[n], rows, panel.freq, words=panel.words.get(n, ())) for n in names}
     for name, (codes, words) in read.items():
-        known = panel.words.get(name, ())
-        if words and not known:  # refuses, and names the first text
+        fitted = panel.words.get(name, ())
+        if words and not fitted:  # refuses, and names the first text
             read_numbers(table[name], rows, panel.freq)
-        if table[name].dtype.is_numeric() and (codes >= len(known)).any() and known:
+        if fitted and table[name].dtype.is_numeric() and (codes >= len(fitted)).any():
             raise DataError.other_kind(name, "text", "numbers")
     longer = replace(
         panel,
