@@ -161,6 +161,14 @@ def test_a_network_that_never_saw_a_hidden_history_refuses_a_new_item_by_name() 
         made.predict(future=BOTH)
 
 
+def test_a_model_of_the_first_version_has_no_covariates_of_the_past_and_refuses_new_items() -> None:
+    model = ls.load(Path(__file__).parent / "fixtures" / "logsparse_format_1", verbose=False)
+    assert isinstance(model, ls.LogSparse)
+    assert model.panel_.past == model.features_.past == ()
+    with pytest.raises(ls.DataError, match=r"must be trained on hidden histories .* Got series 'new' among"):
+        model.predict(future=pl.DataFrame({"unique_id": ["new"]}))
+
+
 def test_several_models_are_compared_on_words_and_covariates_of_the_past(trained: ls.LogSparse) -> None:
     found = ls.backtest([trained, ls.SeasonalNaive(HORIZON)], ALL, windows=1, **NAMES, **ROLES)
     best = ls.score(found, **NAMES)["model"][0]

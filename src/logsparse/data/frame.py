@@ -328,8 +328,8 @@ def _trim_leading_gaps(panel: Panel) -> Panel:
 
 
 def refuse_empty(panel: Panel) -> None:
-    """Raise for the first series whose steps have no value; a new series without any step may be forecast."""
-    for series in np.flatnonzero(np.isnan(panel.values[panel.indptr[:-1]]) & (panel.lengths > 0)).tolist():
+    """Raise for the first series without any value."""
+    for series in np.flatnonzero(np.isnan(panel.values[panel.indptr[:-1]])).tolist():
         if np.isnan(panel[series]).all():
             raise DataError(
                 "Every series must have at least one value.",
