@@ -151,7 +151,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "future covariates not given": (
         lambda: with_heat().predict(),
         "The covariates heat must be known for the 3 steps to forecast. Got no future values. Hint: pass them "
-        "with predict(future=frame); leave out covariates that are known only for the past.",
+        "with predict(future=frame); those known only for the past are fit(past_covariates=[...]).",
     ),
     "times with and without an offset": (
         lambda: to_panel(mixed_zones()),
@@ -455,8 +455,8 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "an unknown keyword": (
         lambda: to_panel(long(), idcol="unique_id"),  # type: ignore[call-arg]
-        "Columns are described by id_col, time_col, target_col, freq, covariates, static, tz, time_format, "
-        "dayfirst. "
+        "Columns are described by id_col, time_col, target_col, freq, covariates, past_covariates, static, tz, "
+        "time_format, dayfirst. "
         "Got the unknown keyword 'idcol'. "
         "Hint: did you mean 'id_col'?",
     ),

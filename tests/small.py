@@ -41,8 +41,12 @@ def config(model: dict[str, Any] | None = None, **train: Any) -> Config:
 
 
 def short_windows(data: TrainingSet) -> Batch:
-    """The windows after the first 1, 3, 10, 24 and 60 steps of five series: a history is 24 steps, the rest padding."""
-    return data.windows(np.arange(5), np.array([1, 3, 10, 24, 60])).clone()
+    """The windows after the first 1, 3, 10, 24 and 60 steps of five series: a history is 24 steps, the rest padding.
+
+    The history of the last one is hidden.
+    """
+    hidden_B = np.arange(5) == 4
+    return data.windows(np.arange(5), np.array([1, 3, 10, 24, 60]), hidden_B).clone()
 
 
 def soiled(batch: Batch, filling: float) -> Batch:

@@ -68,3 +68,24 @@ def test_an_unweighted_set_as_large_as_all_windows_has_each_of_them_once_per_epo
     assert draws.steps_per_epoch == len(data.training)
     pairs = [draws._pairs(step) for step in range(draws.steps_per_epoch)]
     assert len({(int(pair.series_B[0]), int(pair.start_B[0])) for pair in pairs}) == len(data.training)
+
+
+def test_a_share_of_the_training_windows_has_no_history_whoever_gathers_them() -> None:
+    config = small.config({"hidden_history": 0.3}, batch=200)
+    data = TrainingSet.of(small.panel(missing=0), config)
+
+    def hidden(ranks: Ranks, seed: int = 0, step: int = 0) -> list[bool]:
+        batch = Draws(data, config.train, seed=seed, ranks=ranks)(step)
+        found_B = batch.padding_B == config.context
+        assert not batch.observed_BL[found_B, : config.context].any()
+        assert batch.observed_BL[:, config.context :].all()
+        assert batch.observed_BL[~found_B, : config.context].any(1).all()
+        return found_B.tolist()
+
+    whole = hidden(Ranks())
+    assert 0.2 < np.mean(whole) < 0.4
+    assert hidden(Ranks()) == whole
+    assert hidden(Ranks(0, 2)) + hidden(Ranks(1, 2)) == whole
+    assert hidden(Ranks(), seed=1) != whole != hidden(Ranks(), step=1)
+    for batch in data.validation_batches(config.train, Ranks()):
+        assert (batch.padding_B < config.context).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,28 @@ def test_covariates_of_the_future_come_from_a_file(place: Path, tmp_path: Path) 
     assert logsparse("predict", place / "priced", "--future", place / "future.csv", "-o", out).code == 0
     assert pl.read_parquet(out).height == 6
     assert "must be known for the 6 steps to forecast" in refusal("predict", place / "priced", "-o", out)
+
+
+def test_a_new_item_is_forecast_from_its_kind_and_visitors_need_no_future(place: Path, tmp_path: Path) -> None:
+    hours = pl.read_csv(place / "hours.csv").with_columns(visitors=2 * pl.col("y"))
+    shops = [
+        hours.with_columns(unique_id=pl.lit(name), kind=pl.lit(kind)) for name, kind in zip("abc", "xyx", strict=True)
+    ]
+    pl.concat(shops).write_csv(tmp_path / "shops.csv")
+    pl.DataFrame({"unique_id": ["new"], "kind": ["x"]}).write_csv(tmp_path / "new.csv")
+    columns = ["--past-covariates", "visitors", "--static", "kind", "-o", tmp_path / "model"]
+    done = logsparse("fit", tmp_path / "shops.csv", "--horizon", 6, *columns, *QUICK)
+    assert done.code == 0, done.err
+    assert re.search(r"past covariates +visitors", done.out)
+    out = tmp_path / "forecast.csv"
+    done = logsparse("predict", tmp_path / "model", "--future", tmp_path / "new.csv", "-o", out)
+    assert done.code == 0, done.err
+    assert pl.read_csv(out)["unique_id"].unique(maintain_order=True).to_list() == ["a", "b", "c", "new"]
+    text = refusal("predict", place / "model", "--future", tmp_path / "new.csv", "-o", out)
+    assert "Got series 'new' among the future values only, and a model without static columns and covariates." in text
+    assert "Hint: fit it with --static A,B or model.hidden_history=0.1; or pass" in text
+    text = refusal("predict", tmp_path / "model", place / "hours.csv", "-o", out)
+    assert "was fitted with (static: kind; past covariates: visitors). Got no kind, visitors." in text
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ def test_an_unknown_setting_is_named() -> None:
         (lambda: TrainConfig(weight_decay=-1), "weight_decay must be at least 0"),
         (lambda: TrainConfig(patience=0), "patience must be at least 1. Got 0"),
         (lambda: ModelConfig(unknown_series=2), "unknown_series must be between 0 and 1"),
+        (lambda: ModelConfig(hidden_history=1), "hidden_history must be at least 0 and below 1"),
         (lambda: TrainConfig(windows=3), "windows must be at least one batch. Got 3"),
         (lambda: TrainConfig(lr=0), "lr must be above 0"),
         (lambda: TrainConfig(average=1), "average must be at least 0 and below 1"),

@@ -22,12 +22,11 @@ def test_after_a_wide_table_all_series_share_the_covariates() -> None:
         model.forecast(future=later.iloc[[2, 2, 3]].assign(heat=1.0))
 
 
-def test_rows_of_the_past_of_other_series_and_of_later_steps_are_not_used(hourly: pl.DataFrame) -> None:
+def test_rows_of_the_past_and_of_later_steps_are_not_used(hourly: pl.DataFrame) -> None:
     model = SeasonalNaive(2).fit(hourly.with_columns(heat=pl.lit(1.0)), covariates=["heat"])
     ahead = SeasonalNaive(5).fit(hourly).predict().select("unique_id", "ds").with_columns(heat=pl.lit(2.0))
     past = hourly.select("unique_id", "ds", heat=pl.lit(9.0))
-    other = ahead.with_columns(unique_id=pl.lit("other"))
-    panel = model.forecast(future=pl.concat([past, other, ahead])).panel
+    panel = model.forecast(future=pl.concat([past, ahead])).panel
     heat = panel.covariates["heat"]
     assert heat[panel.indptr[1] - 2 : panel.indptr[1]].tolist() == [2.0, 2.0]
     assert heat[: panel.lengths[0]].tolist() == [1.0] * 96

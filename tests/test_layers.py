@@ -19,8 +19,8 @@ ORDER = [
     "attention.pattern", "attention.plain", "attention.native",
     "model.inverse_cdf", "model.likelihood", "config", "settings", "presets",
     "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.localtime",
-    "data.features", "data.files", "data.grid", "data.frame", "data.health", "data.findings", "data.series_index",
-    "data.windows", "defaults", "canvas", "pictures", "plots",
+    "data.features", "data.files", "data.grid", "data.frame", "data.later", "data.health", "data.findings",
+    "data.series_index", "data.windows", "defaults", "canvas", "pictures", "plots",
     "attention.draw", "attention.triton", "attention.attend", "attention.layer", "attention.triton_kernels",
     "model.block", "model.network", "model.decode", "model.recurrent", "model.statespace", "model.transformer",
     "attention.maps",
@@ -40,7 +40,7 @@ ORDER = [
 
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
-    "data.panel", "data.times", "data.columns", "data.localtime", "data.files", "data.grid", "data.frame",
+    "data.panel", "data.times", "data.columns", "data.localtime", "data.files", "data.grid", "data.frame", "data.later",
     "data.health", "forecast", "attention.maps",
     "evaluation.backtest", "evaluation.metrics", "evaluation.compare", "evaluation.importance", "evaluation.what_if",
     "reporting.numbers", "reporting.sections", "reporting.report", "commands.options",

@@ -81,7 +81,7 @@ def _require_bounds(name: str, value: Any) -> None:
 # What must hold for one setting by itself: the rule, its test, and a hint of its own.
 _RULES: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("lr", "clip", "minutes"), ("above 0", lambda value: value > 0)),
-    **dict.fromkeys(("dropout", "average"), ("at least 0 and below 1", lambda value: 0 <= value < 1)),
+    **dict.fromkeys(("dropout", "average", "hidden_history"), ("at least 0 and below 1", lambda value: 0 <= value < 1)),
     "weight_decay": ("at least 0", lambda value: value >= 0),
     "unknown_series": ("between 0 and 1", lambda value: 0 <= value <= 1),
     "lags": (
@@ -158,6 +158,8 @@ class ModelConfig(_Settings):
         Whether each series has an embedding of its own.
     unknown_series
         Share of training windows whose series is hidden, so that new series can be forecast.
+    hidden_history
+        Share of training windows whose whole history is hidden, so that series without a past can be forecast.
     lags
         Past values given as inputs, in steps back; 1 is the previous value.
     profiles
@@ -198,6 +200,7 @@ class ModelConfig(_Settings):
     embedding: int = 20
     embed_series: bool = True
     unknown_series: float = 0.0
+    hidden_history: float = 0.0
     lags: tuple[int, ...] = (1,)
     profiles: tuple[str, ...] = ()
     scale: Literal["one-plus-mean", "mean", "deviation"] = "one-plus-mean"

@@ -37,6 +37,8 @@ _FARTHEST_LAG = 40_000
 _NEARER = 0.97
 _ONCE_A_YEAR = ("month", "day_of_year")
 _YEAR = 365 * DAY
+# Share of training windows without a history, where static columns can stand in for it.
+_HIDDEN = 0.1
 
 # What x86 and ARM call their instructions for products in bfloat16, in the file where Linux lists them.
 _BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
@@ -63,6 +65,7 @@ def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
         profiles=_profiles(panel),
         likelihood=family.name,
         scale="deviation" if "deviation" in family.scales else "mean",
+        hidden_history=_HIDDEN if panel.static else 0.0,
         lowest=0.0 if _is_bounded_by_zero(_live_values(panel)) else None,
     )
     # The newest values matter most for the forecast: hold back no more of them than validation needs.

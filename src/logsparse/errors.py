@@ -70,9 +70,25 @@ class DataError(LogsparseError):
             hint="predict(frame) with the last steps of each series, or save(history=True).",
         )
 
+    @classmethod
+    def other_kind(cls, name: str, fitted: str, got: str) -> Self:
+        """Return the error for a covariate of text that was fitted as numbers, or the other way round."""
+        return cls(
+            f"The covariate {name!r} must hold {fitted}, as in the data that the model was fitted on.",
+            got=got,
+            hint=f"convert the column to {fitted}.",
+        )
+
 
 class StepUnknownError(DataError):
     """The step cannot be inferred from the data; a caller that knows it can continue."""
+
+
+class MissingColumnsError(DataError):
+    """A frame lacks columns; a caller that knows what they are for can say so."""
+
+    missing: tuple[str, ...] = ()
+    """Names of those columns."""
 
 
 class ConfigError(LogsparseError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from logsparse.data.columns import Columns, ColumnSpec, result_names
 from logsparse.data.findings import screen
-from logsparse.data.frame import Data, join_future, read_panel, refuse_empty
+from logsparse.data.frame import Data, read_panel, refuse_empty
 from logsparse.data.grid import to_native
 from logsparse.data.health import Health, OnBad, warn
+from logsparse.data.later import NewSeries, add_new, find_new, join_like, read_like, refuse_new
 from logsparse.data.panel import Floats, Panel, SeriesId
-from logsparse.data.series_index import check_columns, pack_panel, read_like, unpack_panel
+from logsparse.data.series_index import check_columns, pack_panel, unpack_panel
 from logsparse.data.times import When, stamps
 from logsparse.errors import ConfigError, DataError, NotFittedError, a_path, shown, suggest, whole
 from logsparse.params import LEVELS, Diagnostics, Levels, Parameters, Saved, check_levels, steps_asked
@@ -231,7 +232,7 @@ class Forecaster(Parameters, Saved, ABC):
             Time of the last step to use; each series' end if left out.
         **columns
             Which columns mean what, and how times are written, as for `to_panel`: `id_col`, `time_col`, `target_col`,
-            `freq`, `covariates`, `static`, `tz`, `time_format`, `dayfirst`.
+            `freq`, `covariates`, `past_covariates`, `static`, `tz`, `time_format`, `dayfirst`.
 
         Returns
         -------
@@ -268,7 +269,8 @@ class Forecaster(Parameters, Saved, ABC):
         quantiles
             Levels between 0 and 1; 0.1, 0.2, ... 0.9 if left out.
         future
-            Values of the covariates in the steps to forecast.
+            Values of the covariates in the steps to forecast. A series that is only here, with its static columns,
+            is forecast without a history by a model that was trained for it (see `LogSparse`).
 
         Returns
         -------
@@ -315,7 +317,7 @@ class Forecaster(Parameters, Saved, ABC):
         steps = steps_asked(horizon, self.horizon)
         past, health = self.screened(data, on_bad)
         warn(health, on_bad)
-        (summary,) = self.summaries([self.history(past, future, steps)], levels)
+        (summary,) = self.summaries([self.history(past, future, steps, health.bad)], levels)
         return summary.first(steps).frame()
 
     def screened(self, data: Data | None, on_bad: OnBad) -> tuple[Panel, Health]:
@@ -412,16 +414,32 @@ class Forecaster(Parameters, Saved, ABC):
         """Return the parameters of the constructor that `settings` was made from."""
         return dict(written)
 
-    def history(self, data: Data | None = None, future: Data | None = None, steps: int | None = None) -> Panel:
+    def history(
+        self,
+        data: Data | None = None,
+        future: Data | None = None,
+        steps: int | None = None,
+        skipped: Collection[SeriesId] = (),
+    ) -> Panel:
         """Return the panel to forecast from: the fitted one, or `data`, with the future values of its covariates.
 
         They must be known for the first `steps`, the whole horizon if left out; no earlier step depends on the others.
+        Series that are only in `future` are added, unless they were `skipped`.
         """
         panel = self._past(data)
         refuse_empty(panel)
-        if future is None and not panel.covariates:
+        new = None if future is None else find_new(panel, {*self.learned_until(), *skipped}, future, **self.columns_)
+        if new is not None:
+            self._check_new(new)
+            panel = add_new(panel, new, self.horizon)
+        if not panel.ahead and (future is None or new is not None):
             return panel
-        return join_future(panel, future, steps or self.horizon, **self.columns_).reaching(self.horizon)
+        return join_like(panel, future, steps or self.horizon, self.columns_).reaching(self.horizon)
+
+    def _check_new(self, new: NewSeries) -> None:
+        """Raise for series without a history; a forecaster that is trained on such series overrides this."""
+        name = type(self).__name__
+        refuse_new(new, f"{name} must be given the history of every series.", "fit LogSparse with static=[...]")
 
     def diagnostics(self) -> Diagnostics:
         """Return the settings; a forecaster that is trained adds its losses and a picture of its attention."""

@@ -20,9 +20,10 @@ from logsparse.data.calendar import Freq
 from logsparse.data.columns import Columns
 from logsparse.data.features import Features
 from logsparse.data.frame import Data, read_panel, refuse_empty
+from logsparse.data.later import NewSeries, read_like, refuse_new
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.sampler import Pairs
-from logsparse.data.series_index import SeriesIndex, read_like
+from logsparse.data.series_index import SeriesIndex
 from logsparse.data.times import When, clock_time
 from logsparse.data.windows import Windows
 from logsparse.defaults import recommend, seen_values, warn_of_depth, warn_of_precision
@@ -136,7 +137,7 @@ class LogSparse(Configured):
             Other series to validate with; the last part of each series if left out.
         **columns
             Which columns mean what, and how times are written, as for `to_panel`: `id_col`, `time_col`, `target_col`,
-            `freq`, `covariates`, `static`, `tz`, `time_format`, `dayfirst`.
+            `freq`, `covariates`, `past_covariates`, `static`, `tz`, `time_format`, `dayfirst`.
 
         Returns
         -------
@@ -319,6 +320,12 @@ class LogSparse(Configured):
     def _remembered(self) -> int:
         return self.config_.context + looks_back(self.config_)
 
+    def _check_new(self, new: NewSeries) -> None:
+        if self.config_.model.hidden_history == 0:
+            rule = f"{type(self).__name__} must be trained on hidden histories to forecast a series without one."
+            described = bool(self.series_index_.categories or self.features_.covariates)
+            refuse_new(new, rule, "fit it with static=[...] or model.hidden_history=0.1", described=described)
+
     def attention(
         self,
         data: Data | None = None,
@@ -361,7 +368,7 @@ class LogSparse(Configured):
         if not hasattr(self, "panel_"):
             return super().diagnostics()
         config = json.loads(json.dumps(self.config_.to_dict()))
-        seen = not np.isnan(self.panel_.values).all() and not self.panel_.covariates
+        seen = not np.isnan(self.panel_.values).all() and not self.panel_.ahead
         picture = self.attention().plot() if seen and isinstance(self.network_, Transformer) else None
         return Diagnostics({**self.settings(), "config": config}, self.history_.rows, picture)
 

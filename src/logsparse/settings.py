@@ -44,6 +44,7 @@ class Settings(TypedDict, total=False):
     embedding: int
     embed_series: bool
     unknown_series: float
+    hidden_history: float
     lags: Sequence[int]
     profiles: Sequence[str]
     scale: str

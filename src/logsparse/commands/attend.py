@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -41,9 +41,9 @@ def attend(
             got=type(forecaster).__name__,
             hint="fit one with `logsparse fit`.",
         )
-    history = forecaster.history(data, future)
-    name = None if series is None else _named(series, history.ids)
-    attention = forecaster.attention(history, series=name, layer=layer, head=head, step=None if matrix else step)
+    name = None if series is None else _named(series, forecaster.history(data, future).ids)
+    place: dict[str, Any] = {"series": name, "layer": layer, "head": head, "step": None if matrix else step}
+    attention = forecaster.attention(data, future=future, **place)
     save_figure(attention.plot(), out)
     say(f"{attention}")
     say(attention.caption())

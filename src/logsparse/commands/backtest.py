@@ -19,6 +19,7 @@ from logsparse.commands.options import (
     IdCol,
     MethodName,
     Minutes,
+    PastCovariates,
     Preset,
     Quantiles,
     Samples,
@@ -69,6 +70,7 @@ def backtest(
     out: Annotated[Path | None, typer.Option("-o", "--out", help="file to write the results to")] = None,
     format_: Format = None,
     covariates: Covariates = None,
+    past_covariates: PastCovariates = None,
     static: StaticNames = None,
     id_col: IdCol = None,
     time_col: TimeCol = None,
@@ -88,7 +90,8 @@ def backtest(
     models = _Models(words, refit=refit)
     models.make(horizon, preset)
     models.change(method=method, minutes=minutes, samples=samples)
-    lists = given(covariates=listed(covariates), static=listed(static))
+    pasts = listed(past_covariates)
+    lists = given(covariates=listed(covariates), past_covariates=pasts, static=listed(static))
     named = columns(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq, **lists)
     written = columns(tz=tz, time_format=time_format, dayfirst=dayfirst)
     used: Columns = {**named, **written}
@@ -168,7 +171,7 @@ class _Models:
         known: dict[str, Any] = {}
         for forecaster in self.forecasters:
             for name, value in getattr(forecaster, "columns_", {}).items():
-                joins = name in ("covariates", "static") and known.get(name)
+                joins = name in ("covariates", "past_covariates", "static") and known.get(name)
                 known[name] = list(dict.fromkeys([*known[name], *(value or [])])) if joins else known.get(name) or value
         return cast("Columns", known)
 

@@ -192,7 +192,7 @@ Data = Annotated[Path, typer.Argument(metavar="DATA", help=_FILE)]
 History = Annotated[Path | None, typer.Argument(metavar="DATA", help=f"{_FILE} [the data MODEL was fitted on]")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="folder of a fitted model")]
 ResultFile = Annotated[Path, typer.Argument(metavar="RESULTS", help="result file of a backtest, or -")]
-Future = Annotated[Path | None, typer.Option(help="file with the values of the covariates over the horizon")]
+Future = Annotated[Path | None, typer.Option(help="file with the covariates over the horizon, and new series")]
 Until = Annotated[str | None, typer.Option(help="time of the last step to train on [the end of each series]")]
 Preset = Annotated[
     str | None, typer.Option(help="settings of the paper: a data set, such as electricity-f, or `paper` for any other")
@@ -208,6 +208,7 @@ Samples = Annotated[
     int | None, typer.Option(help="sample paths to draw per series [the model's setting, or as many as needed]")
 ]
 Covariates = Annotated[str | None, typer.Option(help="columns whose future values are known: a,b")]
+PastCovariates = Annotated[str | None, typer.Option(help="columns known for the past only: a,b")]
 StaticNames = Annotated[str | None, typer.Option("--static", help="columns with one category per series: a,b")]
 IdCol = Annotated[str | None, typer.Option(help="column of series ids [unique_id]")]
 TimeCol = Annotated[str | None, typer.Option(help="column of times [ds]")]

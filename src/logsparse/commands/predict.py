@@ -67,7 +67,7 @@ def predict(
     say_of_training(forecaster, model)
     levels, steps = forecaster.check_quantiles(asked), steps_asked(horizon, forecaster.horizon)
     past, health = forecaster.screened(None if data is None else source(data), cast("OnBad", on_bad))
-    (forecast,) = forecaster.summaries([forecaster.history(past, future, steps)], levels)
+    (forecast,) = forecaster.summaries([forecaster.history(past, future, steps, health.bad)], levels)
     table = forecast.first(steps).table()
     write_table(table, out, format_)
     ids, times = table.to_series(0), table.to_series(1)

@@ -20,7 +20,7 @@ import polars as pl
 from logsparse.data.calendar import Step
 from logsparse.data.panel import Origin
 from logsparse.data.times import READER_ERRORS, zone_named, zoned
-from logsparse.errors import ConfigError, DataError, keywords, listed, shown, truth
+from logsparse.errors import ConfigError, DataError, MissingColumnsError, keywords, listed, shown, truth
 
 ID, TIME, TARGET, CUTOFF = "unique_id", "ds", "y", "cutoff"
 # Names the forecaster of each row in the results of several.
@@ -49,6 +49,7 @@ class Columns(TypedDict, total=False):
     target_col: str | int
     freq: Step | None
     covariates: Iterable[str] | None
+    past_covariates: Iterable[str] | None
     static: Iterable[str] | None
     tz: str | tzinfo | None
     time_format: str | None
@@ -64,6 +65,7 @@ class ColumnSpec:
     target_col: str = TARGET
     freq: Step | None = None
     covariates: list[str] = field(default_factory=list)
+    past_covariates: list[str] = field(default_factory=list)
     static: list[str] = field(default_factory=list)
     tz: str | None = None
     time_format: str | None = None
@@ -81,6 +83,7 @@ class ColumnSpec:
             target_col=str(columns.get("target_col", TARGET)),
             freq=columns.get("freq"),
             covariates=listed("covariates", columns.get("covariates")),
+            past_covariates=listed("past_covariates", columns.get("past_covariates")),
             static=listed("static", columns.get("static")),
             tz=None if (zone := columns.get("tz")) is None else zone_named(zone),
             time_format=_format(columns.get("time_format")),
@@ -105,7 +108,13 @@ class ColumnSpec:
 
     def _roles(self) -> dict[str, list[str]]:
         single = {"id_col": [self.id_col], "time_col": [self.time_col], "target_col": [self.target_col]}
-        return {**single, "covariates": self.covariates, "static": self.static}
+        several = {"covariates": self.covariates, "past_covariates": self.past_covariates, "static": self.static}
+        return {**single, **several}
+
+    @property
+    def timed(self) -> list[str]:
+        """Columns beside the target that change with time."""
+        return [*self.covariates, *self.past_covariates]
 
     @property
     def used(self) -> list[str]:
@@ -178,12 +187,14 @@ def require(found: Sequence[str], names: Sequence[str]) -> None:
         return
     close = {name: difflib.get_close_matches(name, found, n=1, cutoff=0.5) for name in missing}
     guesses = [f"{near[0]!r} is similar to {name!r}" for name, near in close.items() if near]
-    raise DataError(
+    error = MissingColumnsError(
         f"A frame must have the columns {', '.join(names)}, or be wide: a time column and one numeric column "
         "per series.",
         got=f"no {', '.join(missing)} among {', '.join(found[:12])}",
         hint="; ".join([*guesses, "name your columns with id_col=, time_col=, target_col=."]),
     )
+    error.missing = tuple(missing)
+    raise error
 
 
 def from_objects(name: str, listed: list[Any], *, ids: bool = False) -> pl.Series:

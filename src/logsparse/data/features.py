@@ -1,6 +1,7 @@
 """(Panel, series, steps) -> standardised features: the calendar, the age of a series, and named covariates.
 
 Calendar features follow from the times and so are known in the future; covariates are read as far as they are stored.
+Covariates that are known only for the past are read at lags, and never at or after the forecast start of a window.
 Mean and standard deviation are computed from the visible steps of the fitted panel only.
 """
 
@@ -13,11 +14,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from logsparse.data.calendar import DAY, SECOND, Freq, Ints
+from logsparse.data.calendar import DAY, FARTHEST, SECOND, Freq, Ints
 from logsparse.data.panel import Floats, Panel
 from logsparse.data.times import to_wall
 from logsparse.errors import ConfigError, DataError
-from logsparse.storage import entries, numbers, texts
+from logsparse.storage import a_list, entries, numbers, texts, whole_number
 
 # B windows, L steps, F features, N steps of one chunk, R rows (series, or groups of series with the same span)
 
@@ -76,27 +77,49 @@ def features_for(freq: Freq) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Features:
-    """Fitted features: in the last dimension, calendar `names` come first, then `covariates`."""
+    """Fitted features: in the last dimension, calendar `names` come first, then `covariates`, then those of `past`.
+
+    Each covariate of the past has two features per lag: its value, and whether it is known. `mean` and `std` have one
+    entry per name.
+    """
 
     names: tuple[str, ...]
     covariates: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    past: tuple[str, ...] = ()
+    lags: tuple[int, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.mean)
+        return len(self.names) + len(self.covariates) + 2 * len(self.past) * len(self.lags)
 
     @classmethod
-    def fit(cls, panel: Panel, names: Sequence[str] | None = None, covariates: Sequence[str] = ()) -> Self:
+    def fit(
+        cls,
+        panel: Panel,
+        names: Sequence[str] | None = None,
+        covariates: Sequence[str] = (),
+        *,
+        past: Sequence[str] = (),
+        lags: Sequence[int] = (),
+    ) -> Self:
         """Compute mean and deviation over the visible steps; `names` default to `features_for` the step."""
         names = tuple(features_for(panel.freq) if names is None else names)
         _check_names(names, panel.freq)
-        _check_covariates(panel, covariates)
-        statistics = [*_calendar_statistics(panel, names), *(_covariate_statistics(panel, name) for name in covariates)]
+        columns = (*covariates, *past)
+        _check_covariates(panel, columns)
+        statistics = [*_calendar_statistics(panel, names), *(_covariate_statistics(panel, name) for name in columns)]
         # A constant feature carries no information: with deviation 1 it is 0 in training and finite later.
         # (Chunks of equal float32 values have an exact mean in float64, so their deviation is exactly 0.)
         std = tuple(s or 1.0 for _, s in statistics)
-        return cls(names=names, covariates=tuple(covariates), mean=tuple(m for m, _ in statistics), std=std)
+        return cls(
+            names=names,
+            covariates=tuple(covariates),
+            mean=tuple(m for m, _ in statistics),
+            std=std,
+            past=tuple(past),
+            lags=tuple(lags) if past else (),
+        )
 
     def __call__(self, panel: Panel, series_B: Ints, step_BL: Ints, out_BLF: Floats | None = None) -> Floats:
         """Return the features of these steps of each series; a missing covariate is 0, its mean."""
@@ -123,6 +146,34 @@ class Features:
         if name in TRENDS:
             steps_BL = np.maximum(steps_BL, np.minimum(step_BL, 0))
         return alone(panel, series_B, steps_BL)[..., 0]
+
+    def read_past(
+        self, panel: Panel, series_B: Ints, step_BL: Ints, known_B: tuple[Ints, Ints], out_BLF: Floats
+    ) -> None:
+        """Write the covariates of the past at every lag: known from the first to before the second step of `known_B`.
+
+        The second is at most the forecast start: what comes after it is not read.
+        """
+        _check_covariates(panel, self.past)
+        first_B1, end_B1 = (bound_B[:, None] for bound_B in known_B)
+        place = len(self.names) + len(self.covariates)
+        for p, name in enumerate(self.past, start=place):
+            for lag in self.lags:
+                source_BL = step_BL - lag
+                known_BL = (source_BL >= first_B1) & (source_BL < end_B1)
+                cells_BL = panel.indptr[series_B][:, None] + np.where(known_BL, source_BL, 0)
+                raw_BL = (panel.covariates[name][cells_BL].astype(np.float64) - self.mean[p]) / self.std[p]
+                known_BL &= ~np.isnan(raw_BL)
+                out_BLF[..., place] = np.where(known_BL, np.clip(raw_BL, -_MOST_DEVIATIONS, _MOST_DEVIATIONS), 0)
+                out_BLF[..., place + 1] = known_BL
+                place += 2
+
+    def restart_age(self, out_BLF: Floats, rows_B: NDArray[np.bool_], context: int) -> None:
+        """Let the series of these windows begin at the forecast start; nothing before it has features."""
+        out_BLF[rows_B, :context] = 0
+        if "age" in self.names:
+            f = self.names.index("age")
+            out_BLF[rows_B, context:, f] = (np.arange(out_BLF.shape[1] - context) - self.mean[f]) / self.std[f]
 
     def _read_covariates(self, panel: Panel, series_B: Ints, step_BL: Ints, out_BLF: Floats) -> None:
         last_B = panel.stored[series_B] - 1
@@ -153,12 +204,19 @@ class Features:
         entries("features", state, "names", "covariates", "mean", "std")
         names = texts("features/names", state["names"], CALENDAR)
         covariates = texts("features/covariates", state["covariates"])
-        count = len(names) + len(covariates)
+        # Models of 0.1.0 have no covariates of the past.
+        past = texts("features/past", state.get("past", []))
+        lags = tuple(
+            whole_number("features/lags", lag, 1, FARTHEST) for lag in a_list("features/lags", state.get("lags", []))
+        )
+        count = len(names) + len(covariates) + len(past)
         return cls(
             names=names,
             covariates=covariates,
             mean=numbers("features/mean", state["mean"], count),
             std=numbers("features/std", state["std"], count, least=float(np.finfo(np.float32).tiny)),
+            past=past,
+            lags=lags,
         )
 
     def check(self, freq: Freq) -> None:

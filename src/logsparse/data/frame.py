@@ -1,4 +1,4 @@
-"""A frame or file -> Panel; Panel + a frame of future covariates -> Panel whose covariates reach beyond its end.
+"""A frame or file -> Panel.
 
 The way of a frame, each step in one file:
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, Unpack
@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, Unpack
 import numpy as np
 import polars as pl
 
-from logsparse.data.calendar import Ints
 from logsparse.data.columns import Columns, ColumnSpec, refuse_duplicates, require, validate_columns
 from logsparse.data.files import (
     BYTES_PER_CELL,
@@ -35,19 +34,19 @@ from logsparse.data.files import (
 )
 from logsparse.data.grid import (
     Library,
-    Rows,
     TimeKind,
     check_size,
     number_series,
     place_on_grid,
     read_category,
+    read_covariate,
     read_numbers,
     scan_native,
 )
 from logsparse.data.localtime import looks_like, read_times
-from logsparse.data.panel import Floats, Origin, Panel, SeriesId
-from logsparse.data.times import NAIVE, When, clock_time, on_clock
-from logsparse.errors import ConfigError, DataError
+from logsparse.data.panel import Floats, Origin, Panel
+from logsparse.data.times import NAIVE, When, clock_time
+from logsparse.errors import DataError
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
@@ -79,7 +78,9 @@ def to_panel(data: Data, **columns: Unpack[Columns]) -> Panel:
     freq : str, int, timedelta or pandas offset, optional
         The step between two times, such as "15min", "D", "ME", or 1 for integer times. Default: inferred.
     covariates : list of str, optional
-        Columns of numbers that are known in the future.
+        Columns of numbers or words that are known in the future.
+    past_covariates : list of str, optional
+        Columns of numbers or words that are known up to the cutoff only.
     static : list of str, optional
         Columns of one category per series (long tables only).
     tz : str, optional
@@ -142,7 +143,7 @@ def read_as(data: Data, spec: ColumnSpec) -> Panel:
     time_col = _wide_time_column(table, spec)
     if time_col is None:
         require(list(schema_of(table)), spec.used)
-        extra = BYTES_PER_EXTRA_CELL * (len(spec.covariates) + len(spec.static))
+        extra = BYTES_PER_EXTRA_CELL * (len(spec.timed) + len(spec.static))
         check_memory(height * (BYTES_PER_LONG_ROW + extra), f"{height} rows")
         return _from_long(collect(table, spec.used), spec, library)
     log.info("recognised a wide table: time column %r, one column per series", time_col)
@@ -183,7 +184,7 @@ def time_column(table: pl.LazyFrame, spec: ColumnSpec) -> str | None:
 
 def _wide_time_column(table: pl.LazyFrame, spec: ColumnSpec) -> str | None:
     """Return the time column of a wide table, or None for a long table."""
-    schema, wanted = schema_of(table), [*spec.covariates, *spec.static]
+    schema, wanted = schema_of(table), [*spec.timed, *spec.static]
     single = {spec.time_col, spec.target_col, *wanted} == set(schema)
     if spec.id_col in schema or (spec.target_col in schema and not single) or spec.static:
         return None
@@ -191,7 +192,7 @@ def _wide_time_column(table: pl.LazyFrame, spec: ColumnSpec) -> str | None:
     rest = {name: kind for name, kind in schema.items() if name not in (time_col, *wanted)}
     if time_col is None or not any(kind.is_numeric() for kind in rest.values()):
         return None
-    require(list(schema), spec.covariates)
+    require(list(schema), spec.timed)
     others = [name for name, kind in rest.items() if not (kind.is_numeric() or kind == pl.Null)]
     if others:
         raise DataError(
@@ -210,31 +211,34 @@ def _from_long(table: pl.DataFrame, spec: ColumnSpec, library: Library) -> Panel
     begins = rows.begins
     steps = freq.steps(rows.times[begins][rows.codes], rows.times)
     lengths = steps[np.append(begins[1:], rows.times.size) - 1] + 1
-    check_size(rows, freq, lengths, 1 + len(spec.covariates))
+    check_size(rows, freq, lengths, 1 + len(spec.timed))
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     cells = indptr[rows.codes] + steps
 
-    def spread(name: str) -> Floats:
+    def spread(numbers: Floats) -> Floats:
         flat = np.full(indptr[-1], np.nan, np.float32)
-        flat[cells] = read_numbers(table[name], rows, freq)
+        flat[cells] = numbers
         return flat
 
+    read = {name: read_covariate(table[name], rows, freq) for name in spec.timed}
     panel = Panel(
-        values=spread(spec.target_col),
+        values=spread(read_numbers(table[spec.target_col], rows, freq)),
         indptr=indptr,
         lengths=lengths,
         ids=ids,
         starts=rows.times[begins],
         freq=freq,
-        covariates={name: spread(name) for name in spec.covariates},
+        covariates={name: spread(numbers) for name, (numbers, _) in read.items()},
         static={name: read_category(table[name], rows) for name in spec.static},
         origin=_origin(library, "long", times, written, spec),
+        past=tuple(spec.past_covariates),
+        words={name: words for name, (_, words) in read.items() if words},
     )
     return _trim_leading_gaps(panel)
 
 
 def _from_wide(table: pl.LazyFrame, spec: ColumnSpec, time_col: str, library: Library) -> Panel:
-    names = [name for name in schema_of(table) if name not in (time_col, *spec.covariates)]
+    names = [name for name in schema_of(table) if name not in (time_col, *spec.timed)]
     # Times are read together with the first columns: a separate read would double the cost.
     first = collect(table, [time_col, *names[:_COLUMNS_AT_ONCE]])
     codes = np.zeros(len(first), np.int64)
@@ -242,24 +246,25 @@ def _from_wide(table: pl.LazyFrame, spec: ColumnSpec, time_col: str, library: Li
     rows, freq, times = place_on_grid((), codes, stamps, spec.freq)
     cells = freq.steps(np.full_like(rows.times, rows.times[0]), rows.times)
     length = int(cells[-1]) + 1
-    check_size(rows, freq, np.array([length]), len(names) + len(spec.covariates))
+    check_size(rows, freq, np.array([length]), len(names) + len(spec.timed))
     in_order = length == len(stamps) and bool((rows.order[1:] > rows.order[:-1]).all())
 
-    def spread(column: pl.Series, into: Floats) -> None:
-        named = replace(rows, ids=(column.name,))
-        numbers = read_numbers(column, named, freq, in_order=in_order)
+    def spread(numbers: Floats, into: Floats) -> None:
         if in_order:
             into[:] = numbers
         else:
             into[:] = np.nan
             into[cells] = numbers
 
-    shared = {name: np.empty(length, np.float32) for name in spec.covariates}
+    shared, words = {name: np.empty(length, np.float32) for name in spec.timed}, {}
     for name, into in shared.items():
-        spread(collect(table, [name])[name], into)
+        numbers, words[name] = read_covariate(
+            collect(table, [name])[name], replace(rows, ids=(name,)), freq, in_order=in_order
+        )
+        spread(numbers, into)
     values_SL = np.empty((len(names), length), np.float32)
     for column, into in zip(chain(first, _columns(table, names[_COLUMNS_AT_ONCE:])), values_SL, strict=True):
-        spread(column, into)
+        spread(read_numbers(column, replace(rows, ids=(column.name,)), freq, in_order=in_order), into)
     panel = Panel(
         values=values_SL.reshape(-1),
         indptr=np.arange(len(names) + 1) * length,
@@ -269,6 +274,8 @@ def _from_wide(table: pl.LazyFrame, spec: ColumnSpec, time_col: str, library: Li
         freq=freq,
         covariates={name: np.tile(into, len(names)) for name, into in shared.items()},
         origin=_origin(library, "wide", times, written, spec),
+        past=tuple(spec.past_covariates),
+        words={name: found for name, found in words.items() if found},
     )
     return _trim_leading_gaps(panel)
 
@@ -337,114 +344,3 @@ def read_panel(data: Data, until: When | None, columns: Columns) -> tuple[Panel,
     given = validate_columns(columns)
     panel = to_panel(data, **given)
     return (panel if until is None else panel.until(clock_time(panel, until))), given
-
-
-@dataclass(frozen=True)
-class _FutureRows:
-    """Rows within the horizon: number of the series, steps after its end, and row of the table."""
-
-    series: Ints
-    ahead: Ints
-    row: Ints
-
-
-def join_future(panel: Panel, future: Data | None, horizon: int, **columns: Unpack[Columns]) -> Panel:
-    """Extend the covariates `horizon` steps beyond the end of each series, from a frame of future rows.
-
-    The frame is long; for a panel from a wide table, it may instead have a time column and the shared covariates.
-    """
-    if future is None and (panel.stored >= panel.lengths + horizon).all():
-        return panel
-    names = list(panel.covariates)
-    if not names:
-        raise ConfigError(
-            "Future values are for covariates named at fit.",
-            got="future=, and no covariates",
-            hint="fit(frame, covariates=[...]) first, or leave future= out.",
-        )
-    if future is None:
-        raise DataError(
-            f"The covariates {', '.join(names)} must be known for the {horizon} steps to forecast.",
-            got="no future values",
-            hint="pass them with predict(future=frame); leave out covariates that are known only for the past.",
-        )
-    spec = ColumnSpec.of(columns)
-    lazy, _ = scan_native(future, ids=spec.id_col, needed=[spec.id_col, spec.time_col, *names])
-    time_col = time_column(lazy, spec) or spec.time_col
-    shared = panel.origin.layout == "wide" and spec.id_col not in schema_of(lazy)
-    wanted = [time_col, *names] if shared else [spec.id_col, time_col, *names]
-    require(list(schema_of(lazy)), wanted)
-    table = collect(lazy, wanted)
-    known = _within(panel, table.rename({time_col: spec.time_col}), horizon, spec, shared=shared)
-    indptr = np.concatenate([[0], np.cumsum(panel.lengths + horizon)])
-    seen = np.concatenate([np.arange(b, b + n) for b, n in zip(indptr[:-1], panel.lengths, strict=True)])
-    source = np.concatenate([np.arange(b, b + n) for b, n in zip(panel.indptr[:-1], panel.lengths, strict=True)])
-    rows = Rows(panel.ids, known.row, known.series, panel.freq.add(panel.ends()[known.series], known.ahead + 1))
-    cells = indptr[known.series] + panel.lengths[known.series] + known.ahead
-
-    def extend(name: str | None) -> Floats:
-        flat = np.full(indptr[-1], np.nan, np.float32)
-        flat[seen] = (panel.values if name is None else panel.covariates[name])[source]
-        if name is not None:
-            flat[cells] = read_numbers(table[name], rows, panel.freq)
-        return flat
-
-    longer = replace(panel, values=extend(None), indptr=indptr, covariates={name: extend(name) for name in names})
-    _refuse_short(longer, horizon)
-    return longer
-
-
-def _within(panel: Panel, table: pl.DataFrame, horizon: int, spec: ColumnSpec, *, shared: bool) -> _FutureRows:
-    """Return the rows within the horizon, checked to be on the grid and unique; other rows are ignored."""
-    ids, codes = ((), np.zeros(len(table), np.int64)) if shared else number_series(table, spec.id_col)
-    stamps, _ = read_times(table[spec.time_col], codes, replace(spec, home=panel.origin.zone))
-    late = np.flatnonzero(on_clock(panel, stamps) > panel.ends().min())
-    if shared:
-        series, row = np.repeat(np.arange(len(panel)), late.size), np.tile(late, len(panel))
-    else:
-        numbers = _number(panel, ids)[codes][late]
-        series, row = numbers[numbers >= 0], late[numbers >= 0]
-    times = on_clock(panel, stamps[row], series)
-    rows = Rows(panel.ids, row, series, times)
-    ahead = panel.freq.steps(panel.starts[series], times) - panel.lengths[series]
-    off = panel.freq.add(panel.starts[series], panel.lengths[series] + ahead) != times
-    if (off_grid := off & (times > panel.ends()[series]) & (ahead < horizon)).any():
-        raise DataError(
-            "Future values must lie on the steps to forecast.",
-            got=f"a time off the grid of {panel.freq} {rows.first(off_grid, panel.freq)}",
-            hint="write the times as predict() returns them.",
-        )
-    fits = (ahead >= 0) & (ahead < horizon)
-    cells = pl.Series(np.where(fits, series * horizon + ahead, -1 - np.arange(fits.size)))
-    if (repeated := cells.is_duplicated().to_numpy()).any():
-        raise DataError(
-            "Future values must be unique per series and time.",
-            got=f"two rows {rows.first(repeated, panel.freq, 'for')}",
-            hint="drop or aggregate the duplicates.",
-        )
-    return _FutureRows(series[fits], ahead[fits], row[fits])
-
-
-def _number(panel: Panel, ids: tuple[SeriesId, ...]) -> Ints:
-    """Return the number of each series in the panel, -1 if the panel does not have it."""
-    positions = dict(zip(panel.ids, range(len(panel)), strict=True))
-    numbers = np.array([positions.get(name, -1) for name in ids], np.int64)
-    if (numbers < 0).all():
-        raise DataError(
-            "Future values must belong to the series to forecast.",
-            got=f"ids such as {ids[0]!r} for series such as {panel.ids[0]!r}" if ids else "no rows",
-            hint="use the ids of the data that were fitted.",
-        )
-    return numbers
-
-
-def _refuse_short(panel: Panel, horizon: int) -> None:
-    for name, flat in panel.covariates.items():
-        unknown = np.isnan(flat[panel.indptr[1:, None] - horizon + np.arange(horizon)])
-        if unknown.any():
-            short = int(np.argmax(unknown.any(axis=1)))
-            raise DataError(
-                f"The covariate {name!r} must be known for all {horizon} steps to forecast.",
-                got=f"series {panel.ids[short]!r} with {horizon - int(unknown[short].sum())} of them",
-                hint=f"pass future values up to {horizon} steps after {panel.freq.show(int(panel.ends()[short]))}.",
-            )

@@ -31,6 +31,8 @@ Library = Literal["pandas", "polars", "pyarrow"]
 TimeKind = tuple[Literal["integer", "date", "datetime"], str | None]
 # A grid with more than this many cells per row comes from a wrong step or a stray time; small grids always pass.
 _MOST_CELLS_PER_ROW, _SMALL_GRID = 100, 100_000
+# A text covariate becomes one input per word.
+_MOST_WORDS = 100
 # Times outside these years are refused (data/times); in these units of pandas they overflow microseconds.
 _COARSE = ("datetime64[s]", "datetime64[ms]")
 _FIRST, _BEYOND = np.datetime64("0001-01-01", "s"), np.datetime64("10000-01-01", "s")
@@ -397,6 +399,33 @@ def read_numbers(column: pl.Series, rows: Rows, freq: Freq, *, in_order: bool = 
             else "divide the column by a power of ten: values up to 3.4e38 can be stored.",
         )
     return np.asarray(numbers, np.float32)
+
+
+def read_covariate(
+    column: pl.Series, rows: Rows, freq: Freq, *, words: Sequence[str] = (), in_order: bool = False
+) -> tuple[Floats, tuple[str, ...]]:
+    """Return a column of numbers and (); or, for text, indices into the words, with new words after those given."""
+    if not (words or _is_text(column)):
+        return read_numbers(column, rows, freq, in_order=in_order), ()
+    text = as_text(column)
+    text = text.set(text.str.strip_chars() == "", None)
+    every = tuple(dict.fromkeys((*words, *text.drop_nulls().unique().sort())))
+    if len(every) > _MOST_WORDS:
+        raise DataError(
+            f"A text covariate must have at most {_MOST_WORDS} different words.",
+            got=f"{len(every)} in {column.name!r}",
+            hint="group them, convert them to numbers, or leave the column out.",
+        )
+    codes = text.replace_strict(every, range(len(every)), default=None, return_dtype=pl.Float32).to_numpy()
+    return np.asarray(codes if in_order else codes[rows.order], np.float32), every
+
+
+def _is_text(column: pl.Series) -> bool:
+    """Return True for words; a column in which half of the texts are numbers holds numbers, and some mistakes."""
+    if not isinstance(column.dtype, (pl.String, pl.Categorical, pl.Enum)):
+        return False
+    seen = column.cast(pl.String).drop_nulls().unique()
+    return 2 * seen.cast(pl.Float64, strict=False).count() < len(seen)
 
 
 def read_category(column: pl.Series, rows: Rows) -> Static:

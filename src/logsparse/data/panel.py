@@ -69,7 +69,7 @@ class Panel:
     freq : Freq
         The step of the grid, common to all series.
     covariates : mapping of str to array of float32, shape (N,)
-        Numbers beside the values, by name.
+        Numbers beside the values, by name; for those in `words`, indices of words.
     static : mapping of str to Static
         One category per series, by name.
     origin : Origin
@@ -80,6 +80,12 @@ class Panel:
         Steps of each series before its first step in this panel. Default: 0.
     units : array of float64, shape (S,), optional
         Scale of a history that is all zeros, above 0, from training. Default: 1.
+    past : tuple of str
+        Names of the covariates that are known up to the cutoff only; the others are known in the future too.
+    words : mapping of str to tuple of str
+        Words of the covariates that are text.
+    typical : array of float64, shape (S, 3), optional
+        Mean size, mean and standard deviation of the training series most like each one, itself left out.
 
     Raises
     ------
@@ -113,6 +119,9 @@ class Panel:
     numbers: Ints | None = None
     elapsed: Ints | None = None
     units: NDArray[np.float64] | None = None
+    past: tuple[str, ...] = ()
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    typical: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -136,7 +145,12 @@ class Panel:
         return self.values[begin : begin + self.lengths[series]]
 
     def _extras(self) -> list[tuple[str, list[str]]]:
-        return [("covariates", list(self.covariates)), ("static", list(self.static))]
+        return [("covariates", list(self.ahead)), ("past covariates", list(self.past)), ("static", list(self.static))]
+
+    @property
+    def ahead(self) -> tuple[str, ...]:
+        """Names of the covariates that are known in the future."""
+        return tuple(name for name in self.covariates if name not in self.past)
 
     @property
     def nbytes(self) -> int:
@@ -211,6 +225,7 @@ class Panel:
             numbers=some(self.numbers),
             elapsed=some(self.elapsed),
             units=some(self.units),
+            typical=some(self.typical),
         )
 
     def to_last_value(self) -> Panel:

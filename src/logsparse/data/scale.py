@@ -5,7 +5,7 @@ unit of the data; mean |z| does not. With both, a series that varies little arou
 network; "deviation", the mean distance from the mean, shows its variation. Only observed steps of the history count,
 never the horizon. A history of zeros has no scale of its own: it gets the mean size of the training part of its series,
 or of a typical series if that is all zeros too, so that results do not depend on the unit. With "one-plus-mean", the
-scale of zeros is 1.
+scale of zeros is 1. A series without any history has the centre and scale of the training series most like it.
 
 A profile is the mean and spread of earlier values at the same phase, such as the same hour of the last four weeks. It
 reads only steps before the forecast start, for every position of the horizon, and so is known when a forecast is made.
@@ -13,7 +13,7 @@ reads only steps before the forecast start, for every position of the horizon, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,12 +52,20 @@ def centre_and_scale(
 
 def mean_sizes(panel: Panel, lengths_S: Ints) -> Doubles:
     """Return mean |z| over the first `lengths_S` steps per series; 0 if they are all zeros."""
-    size_S = np.zeros(len(panel))
+    return np.array([np.abs(seen).sum() / max(len(seen), 1) for seen in _seen(panel, lengths_S)])
+
+
+def mean_moments(panel: Panel, lengths_S: Ints) -> Doubles:
+    """Return the means of z and of its square over the first `lengths_S` steps per series, (S, 2)."""
+    moments = [(seen.sum(), np.square(seen).sum()) / np.maximum(len(seen), 1) for seen in _seen(panel, lengths_S)]
+    return np.array(moments)
+
+
+def _seen(panel: Panel, lengths_S: Ints) -> Iterator[Doubles]:
+    """Yield the observed values among the first `lengths_S` steps per series."""
     for series, length in enumerate(lengths_S.tolist()):
         values = panel[series][: max(length, 0)].astype(np.float64)
-        seen = np.abs(values[~np.isnan(values)])
-        size_S[series] = seen.sum() / max(len(seen), 1)
-    return size_S
+        yield values[~np.isnan(values)]
 
 
 def _scale_of(size_B: Doubles, kind: str, unit_B: Doubles) -> Doubles:
@@ -103,6 +111,17 @@ class Scaling:
         empty = np.flatnonzero(count_B == 0)
         scale_B[empty] = self._earlier(series_B[empty], start_B[empty])[1]
         return scale_B
+
+    def typical(self, series_B: Ints) -> tuple[Doubles, Doubles]:
+        """Return centre and scale of windows without any history, from training series like theirs."""
+        unit_B = self._units(series_B)
+        if self.panel.typical is None:
+            size_B, level_B, spread_B = unit_B, np.zeros_like(unit_B), unit_B
+        else:
+            size_B, level_B, spread_B = self.panel.typical[series_B].T
+        if self.kind != "deviation":
+            return np.zeros_like(size_B), _scale_of(size_B, self.kind, unit_B)
+        return level_B, _divisor(np.maximum(spread_B, _LEAST_DEVIATION * size_B), unit_B)
 
     def _units(self, series_B: Ints) -> Doubles:
         return np.ones(len(series_B)) if self.panel.units is None else self.panel.units[series_B]

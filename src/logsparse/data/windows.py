@@ -1,7 +1,8 @@
 """(Panel, series, forecast starts) -> Batch of tensors. The only place where numpy becomes torch.
 
 The forecast start is always at position `context`. Only visible values are read: if the forecast starts at the cutoff
-(`start = panel.lengths[series]`), the horizon has features, but no observed values.
+(`start = panel.lengths[series]`), the horizon has features, but no observed values. A window without any history, of a
+series that begins at its forecast start or whose history is hidden, is all padding before that.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from logsparse.data.calendar import Ints
 from logsparse.data.features import Features
-from logsparse.data.panel import Panel
+from logsparse.data.panel import Floats, Panel
 from logsparse.data.scale import Profile, Scaling, profile_of, reach
 from logsparse.errors import ConfigError
 
@@ -131,14 +132,19 @@ class Windows:
         self.delays = dict(delays or {})
         self._buffers = self._allocate(0)
 
-    def __call__(self, series_B: Ints, start_B: Ints) -> Batch:
-        """Return the windows with these series and forecast starts."""
+    def __call__(self, series_B: Ints, start_B: Ints, hidden_B: NDArray[np.bool_] | None = None) -> Batch:
+        """Return the windows with these series and forecast starts; those marked as hidden without their history."""
+        new_B = start_B == 0 if hidden_B is None else hidden_B | (start_B == 0)
         batch = self._buffer(len(series_B))
         length = self.context + self.horizon
         before = reach(self.lags, self.profiles, self.horizon) + max(self.delays.values(), default=0)
         values_BE, observed_BE = self._gather(series_B, start_B - self.context - before, length + before)
         history = slice(before, before + self.context)
         centre_B, scale_B = self.scaling(values_BE[:, history], observed_BE[:, history], series_B, start_B)
+        if new_B.any():
+            values_BE[new_B, : before + self.context] = 0
+            observed_BE[new_B, : before + self.context] = False
+            centre_B[new_B], scale_B[new_B] = self.scaling.typical(series_B[new_B])
         batch.centre_B.numpy()[:], batch.scale_B.numpy()[:] = centre_B, scale_B
         np.subtract(values_BE, centre_B[:, None], out=values_BE, where=observed_BE, casting="same_kind")
         batch.values_BL.numpy()[:] = values_BE[:, before:]
@@ -157,15 +163,24 @@ class Windows:
         for c, column in enumerate(self.panel.static.values()):
             batch.static_BC.numpy()[:, c] = column.codes[series_B]
         batch.padding_B.numpy()[:] = np.maximum(self.context - start_B, 0)
-        step_BL = (start_B - self.context)[:, None] + np.arange(length)
-        self.features(self.panel, series_B, step_BL, batch.features_BLF.numpy())
+        self._write_features(batch.features_BLF.numpy(), series_B, start_B, new_B)
+        if new_B.any():
+            batch.series_B.numpy()[new_B] = -1
+            batch.padding_B.numpy()[new_B] = self.context
+        return batch
+
+    def _write_features(self, out_BLF: Floats, series_B: Ints, start_B: Ints, new_B: NDArray[np.bool_]) -> None:
+        step_BL = (start_B - self.context)[:, None] + np.arange(self.context + self.horizon)
+        self.features(self.panel, series_B, step_BL, out_BLF)
         for f, name in enumerate(self.features.names):
             if back := self.delays.get(name):
-                earlier_BL = self.features.earlier(name, self.panel, series_B, step_BL, back)
-                batch.features_BLF.numpy()[..., f] = earlier_BL
+                out_BLF[..., f] = self.features.earlier(name, self.panel, series_B, step_BL, back)
+        if self.features.past:
+            self.features.read_past(self.panel, series_B, step_BL, (np.where(new_B, start_B, 0), start_B), out_BLF)
         if (start_B < self.context).any():
-            batch.features_BLF.numpy()[step_BL < 0] = 0
-        return batch
+            out_BLF[step_BL < 0] = 0
+        if new_B.any():
+            self.features.restart_age(out_BLF, new_B, self.context)
 
     def _gather(self, series_B: Ints, first_B: Ints, size: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Return `size` steps per series from `first_B` on; 0 if not observed or not visible."""
@@ -178,9 +193,9 @@ class Windows:
         else:
             step_BE = first_B[:, None] + np.arange(size)
             # Clipped to the visible part, so that no value after the cutoff is read.
-            near_BE = np.clip(step_BE, 0, length_B[:, None] - 1)
+            near_BE = np.clip(step_BE, 0, np.maximum(length_B - 1, 0)[:, None])
             values_BE = self.panel.values[begin_B[:, None] + near_BE]
-            observed_BE = (near_BE == step_BE) & ~np.isnan(values_BE)
+            observed_BE = (near_BE == step_BE) & (step_BE < length_B[:, None]) & ~np.isnan(values_BE)
         np.copyto(values_BE, 0, where=~observed_BE)
         return values_BE, observed_BE
 

@@ -10,8 +10,8 @@ from logsparse.data.columns import Columns
 from logsparse.data.findings import Rules, findings_of
 from logsparse.data.frame import Data, with_empty
 from logsparse.data.health import Health, against, unlike
+from logsparse.data.later import read_with
 from logsparse.data.panel import Panel
-from logsparse.data.series_index import read_with
 from logsparse.data.times import When, clock_time
 from logsparse.errors import ConfigError, LogsparseError, NotFittedError, shown
 from logsparse.forecast import Forecaster

@@ -170,7 +170,7 @@ def what_if(
             got=type(model).__name__,
             hint="write what_if(model, future, changed) with a fitted model.",
         )
-    if getattr(model, "panel_", None) is not None and not model.panel_.covariates:
+    if getattr(model, "panel_", None) is not None and not model.panel_.ahead:
         raise ConfigError(
             "A what-if changes the covariates of a model.",
             got="a model fitted without covariates",

@@ -142,7 +142,9 @@ class Network(nn.Module, ABC):
     def fill_unknown(self) -> None:
         """Set the rows of unknown series and categories to the mean of the known rows, if they were not trained."""
         if self.config.unknown_series == 0:
-            for table in (*([self.series] if self.series is not None else []), *self.static):
+            # A series without a history counts as unknown too.
+            untrained = self.series is not None and self.config.hidden_history == 0
+            for table in (*([self.series] if untrained else []), *self.static):
                 table.weight[UNKNOWN] = table.weight[1:].mean(0)
 
     @torch.no_grad()

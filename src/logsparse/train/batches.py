@@ -31,6 +31,8 @@ class TrainingSet:
     validation: Candidates
     masks_future_lags: bool
     """True if three windows of four hide the lags that are unknown at their forecast start."""
+    hidden_history: float = 0.0
+    """Share of training windows whose whole history is hidden."""
 
     @classmethod
     def of(cls, panel: Panel, config: Config, features: Features | None = None) -> TrainingSet:
@@ -40,19 +42,20 @@ class TrainingSet:
         """
         panel = panel.to_last_value()
         training, validation = split(panel, config.context, config.horizon, config.train.validation_steps)
-        features = features or Features.fit(panel, config.features, tuple(panel.covariates))
+        features = features or _features(panel, config)
         windows = windows_of(panel, features, config)
-        return cls(windows, training, windows, validation, config.masks_future_lags)
+        return cls(windows, training, windows, validation, config.masks_future_lags, config.model.hidden_history)
 
     @classmethod
     def of_two(cls, training: Panel, validation: Panel, config: Config) -> TrainingSet:
         """Take all windows of one panel for training and all windows of another for validation."""
         training, validation = training.to_last_value(), validation.to_last_value()
-        features = Features.fit(training, config.features, tuple(training.covariates))
+        features = _features(training, config)
         panels = (training, validation)
         candidates = [Candidates.of(panel, config.context, config.horizon) for panel in panels]
         windows = [windows_of(panel, features, config) for panel in panels]
-        return cls(windows[0], candidates[0], windows[1], candidates[1], config.masks_future_lags)
+        masks, hidden = config.masks_future_lags, config.model.hidden_history
+        return cls(windows[0], candidates[0], windows[1], candidates[1], masks, hidden)
 
     @property
     def features(self) -> Features:
@@ -70,13 +73,16 @@ class TrainingSet:
             if len(pairs.share(ranks.rank, ranks.count)):
                 yield self.gather(self.validation_windows, pairs, ranks)
 
-    def gather(self, windows: Windows, pairs: Pairs, ranks: Ranks) -> Batch:
-        """Return the share of this rank of a global batch."""
+    def gather(self, windows: Windows, pairs: Pairs, ranks: Ranks, hiding: np.random.Generator | None = None) -> Batch:
+        """Return the share of this rank of a global batch; the generator chooses windows whose history is hidden."""
         share = pairs.share(ranks.rank, ranks.count)
-        batch = windows(share.series_B, share.start_B)
+        # The same windows are hidden and masked however many ranks share the batch.
+        first = len(pairs) * ranks.rank // ranks.count
+        hidden_B = None
+        if hiding is not None and self.hidden_history > 0:
+            hidden_B = (hiding.random(len(pairs)) < self.hidden_history)[first : first + len(share)]
+        batch = windows(share.series_B, share.start_B, hidden_B)
         if self.masks_future_lags:
-            # The same windows are masked however many ranks share the batch.
-            first = len(pairs) * ranks.rank // ranks.count
             batch.mask_future_lags(windows.lags, torch.arange(first, first + len(share)) % _UNMASKED_EVERY > 0)
         return batch.to(ranks.device)
 
@@ -107,7 +113,8 @@ class Draws:
 
     def __call__(self, step: int) -> Batch:
         """Return the share of this rank of the batch of this step."""
-        return self.data.gather(self.data.windows, self._pairs(step), self.ranks)
+        hiding = np.random.default_rng([self.seed, 3, step])
+        return self.data.gather(self.data.windows, self._pairs(step), self.ranks, hiding)
 
     def _pairs(self, step: int) -> Pairs:
         if self._set is None:
@@ -117,6 +124,10 @@ class Draws:
             self._order = np.random.default_rng([self.seed, 2, number]).permutation(len(self._set))
             self._shuffled = number
         return self._set.at(self._order[place * self.train.batch : (place + 1) * self.train.batch])
+
+
+def _features(panel: Panel, config: Config) -> Features:
+    return Features.fit(panel, config.features, panel.ahead, past=panel.past, lags=config.model.lags)
 
 
 def windows_of(panel: Panel, features: Features, config: Config, delays: Mapping[str, int] | None = None) -> Windows:

@@ -174,7 +174,7 @@ def fingerprint(panel: Panel) -> str:
     digest = sha256()
     facts: list[Any] = [panel.ids, str(panel.freq), panel.starts.tolist(), panel.lengths.tolist()]
     static = {name: (column.categories, column.codes.tolist()) for name, column in panel.static.items()}
-    digest.update(repr((facts, static, list(panel.covariates))).encode())
+    digest.update(repr((facts, static, list(panel.covariates), *panel.past)).encode())
     for series in range(len(panel)):
         digest.update(panel[series].tobytes())
     for covariate in panel.covariates.values():
