@@ -249,7 +249,7 @@ def _named_as(row: dict[str, Any]) -> Single:
 
 
 def summary(table: Table, chosen: Sequence[Single], runs: Sequence[Run], span: str) -> str:
-    """Return per group and over all: the median ratio over tasks, of the mean over seeds, and the mean coverage."""
+    """Return per group and over all the median ratio, and the worst, and the mean coverage; each first over seeds."""
     lines = []
     for model, changes, label in dict.fromkeys((run.model, run.changes, run.label) for run in runs):
         same = [run for run in runs if (run.model, run.changes, run.label) == (model, changes, label)]
@@ -267,11 +267,11 @@ def _line(name: str, per_task: Sequence[Sequence[dict[str, Any]]]) -> str:
         values = [[float(row[column]) for row in rows if row[column] not in (None, "")] for rows in per_task]
         return [float(np.mean(one)) for one in values if one]
 
-    ratios, covered, seconds = means("ratio"), means("coverage_80"), means("seconds")
     refused = len(per_task) - len(means("wql"))
-    if not ratios:
-        return f"{name:<18}{len(per_task):>6}{refused:>8}"
-    numbers = f"{np.median(ratios):>8.3f}{max(ratios):>8.2f}{100 * np.mean(covered):>9.1f}%{np.mean(seconds):>9.1f}"
+    ratios = [*means("ratio"), *[np.inf] * refused]  # no forecast is worse than any
+    numbers = f"{np.median(ratios):>8.3f}{max(ratios):>8.2f}" if ratios else ""
+    if covered := means("coverage_80"):
+        numbers += f"{100 * np.mean(covered):>9.1f}%{np.mean(means('seconds')):>9.1f}"
     return f"{name:<18}{len(per_task):>6}{refused:>8}{numbers}"
 
 

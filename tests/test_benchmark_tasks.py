@@ -108,7 +108,9 @@ def test_special_weeks_contain_their_day_and_are_validated_on_another_holiday(
     assert chosen.first <= before < chosen.last
 
 
-def test_wind_farms_have_a_forecast_of_the_wind_for_every_tested_hour(recipe: ModuleType) -> None:
+def test_wind_farms_have_a_forecast_of_the_wind_for_every_hour_and_are_tested_on_whole_days(recipe: ModuleType) -> None:
+    tested = panel_span(recipe, "wind", "test")
+    assert (tested.first, tested.last) == tuple(map(datetime.fromisoformat, ("2012-06-21", "2012-06-27T23:00")))
     for span in ("validation", "test"):
         panel = recipe.panel_of(recipe.TASKS["wind"], span)
         assert len(panel) == 7
@@ -177,11 +179,16 @@ def test_a_run_is_found_again_by_its_settings_label_seed_and_span(
     assert "seed=0" in capsys.readouterr().out
 
 
-def test_a_series_too_short_for_a_model_is_a_row_with_the_reason(single: ModuleType) -> None:
-    task = next(single.tasks(["parking-100"]))
-    [row] = single.evaluate(task, [single.Run("logsparse", (), "", 0)], "validation")
-    assert row["wql"] is None
+def test_a_series_too_short_for_a_model_is_a_row_with_the_reason_and_counts_as_lost(
+    single: ModuleType, tmp_path: Path
+) -> None:
+    task, run = next(single.tasks(["parking-100"])), single.Run("logsparse", (), "", 0)
+    table = single.Table(tmp_path / "single.csv")
+    table.add(single.evaluate(task, [run], "validation"))
+    row = single.Table(tmp_path / "single.csv").row(run.key(task, "validation"))
+    assert row["wql"] == ""
     assert "193 are needed" in row["note"]
+    assert single.summary(table, [task], [run], "validation").split()[-5:] == ["all", "1", "1", "inf", "inf"]
 
 
 def test_the_test_span_needs_the_number_of_its_use(
