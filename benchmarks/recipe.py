@@ -3,7 +3,8 @@
     LOGSPARSE_DATA=folder python benchmarks/recipe.py solar --set model.width=64 --why "wider"
 
 The test span is not used: the scores are of as many rolling windows just before it, and training ends before these.
-`--test` uses the test span; every such use is numbered and listed in docs/RECIPE.md.
+A special week is validated on an earlier one, since the week just before it has no holiday. `--test` uses the test
+span; every such use is numbered and listed in docs/RECIPE.md.
 """
 
 from __future__ import annotations
@@ -38,12 +39,15 @@ LEVELS = tuple(round(0.1 * n, 1) for n in range(1, 10))
 
 @dataclass(frozen=True)
 class Task:
-    """A set, and the rolling windows at its end."""
+    """A set, and the rolling windows of its test and validation spans."""
 
     file: str
     horizon: int
     windows: int
     until: str | None = None
+    """Last step of the test span; the end of the data if left out."""
+    validated_until: str | None = None
+    """Last step of the validation span; the step before the test span if left out."""
 
 
 TASKS = {
@@ -52,15 +56,37 @@ TASKS = {
     "traffic": Task("traffic_c20_hourly", 24, 7),
     "etth1": Task("etth1", 24, 7),
     "solar10": Task("solar_10min", 144, 7),
+    "cambridge": Task("cambridge_buildings_2011_hourly", 24, 7, "2014-09-07T23:00"),
+    "parking": Task("parking_germany_15min", 96, 7, "2023-12-17T23:45"),
+    # The last whole days with forecasts of the wind, which end at noon of 28 June.
+    "wind": Task("gefcom2012_wind_hourly", 24, 7, "2012-06-27T23:00"),
+    "traffic-thanksgiving": Task("traffic_c20_hourly", 24, 7, "2016-11-27T23:00", "2015-11-29T23:00"),
+    "traffic-christmas": Task("traffic_c20_hourly", 24, 7, "2016-12-31T23:00", "2015-12-31T23:00"),
+    "cambridge-christmas": Task("cambridge_buildings_2011_hourly", 24, 7, "2014-12-28T23:00", "2013-12-28T23:00"),
+    # The data have one Christmas; the week of 3 October, a holiday, comes before every test span.
+    "parking-christmas": Task("parking_germany_15min", 96, 7, "2023-12-28T23:45", "2023-10-08T23:45"),
 }
 
 
 def panel_of(task: Task, span: str) -> Panel:
-    """Return the set up to the end of its test span, or of the validation windows before it."""
-    whole = to_panel(Path(os.environ["LOGSPARSE_DATA"]) / f"{task.file}.parquet")
+    """Return the set up to the end of its test span, or of its validation windows."""
+    path = Path(os.environ["LOGSPARSE_DATA"]) / f"{task.file}.parquet"
+    wind = task.file == "gefcom2012_wind_hourly"
+    whole = to_panel(wind_rows(path), covariates=["wind_speed"]) if wind else to_panel(path)
+    if span != "test" and task.validated_until is not None:
+        return whole.until(clock_time(whole, task.validated_until))
     if task.until is not None:
         whole = whole.until(clock_time(whole, task.until))
     return whole if span == "test" else whole.cut(whole.lengths - task.horizon * task.windows)
+
+
+def wind_rows(path: Path) -> pl.DataFrame:
+    """Return the power of each wind farm and the wind speed forecast for it, one row per farm and hour with both."""
+    wide = pl.read_parquet(path)
+    farms = [name for name in wide.columns if name.startswith("wp")]
+    speed = {name: f"ws{name.removeprefix('wp')}_fc" for name in farms}
+    parts = [wide.select(pl.lit(name).alias("unique_id"), "ds", y=name, wind_speed=speed[name]) for name in farms]
+    return pl.concat(parts).drop_nulls("wind_speed")
 
 
 def scores(results: pl.DataFrame, panel: Panel, task: Task) -> dict[str, Any]:
@@ -71,7 +97,7 @@ def scores(results: pl.DataFrame, panel: Panel, task: Task) -> dict[str, Any]:
     """
     found: dict[str, Any] = ls.score(results).row(0, named=True)
     counted, found["dark_80"] = results, ""
-    if task.file.startswith("solar"):
+    if task.file.startswith("solar") and not panel.freq.counts_days:
         results = results.with_columns(time=pl.col("ds").dt.time())
         sunny = _sunny(panel, task)
         counted = results.join(sunny, on=["unique_id", "time"], how="semi").drop("time")

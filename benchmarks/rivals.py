@@ -203,12 +203,13 @@ MODELS: dict[str, type[Rival]] = {
     "deepar": OwnDeepAR,
     "seasonal-naive": OwnNaive,
 }
+FOR_HOURS = ("nhits", "patchtst", "gluonts-deepar")
 LIBRARIES = {"gluonts-deepar": "gluonts", "deepar": "logsparse", "seasonal-naive": "logsparse"}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=[name for name, task in TASKS.items() if "10min" not in task.file])
+    parser.add_argument("task", choices=TASKS)
     parser.add_argument("--model", choices=MODELS, required=True)
     parser.add_argument("--minutes", type=float, required=True)
     parser.add_argument("--seed", type=int, default=0)
@@ -218,6 +219,8 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     task, span = TASKS[args.task], "test" if args.test else "validation"
     panel = panel_of(task, span)
+    if args.model in FOR_HOURS and (str(panel.freq) != "h" or panel.covariates):
+        parser.error(f"{args.model} is set up here for hours without covariates")
     model = MODELS[args.model](task.horizon, args.model, minutes=args.minutes, seed=args.seed)
     model.fit(panel.cut(panel.lengths - task.horizon * task.windows))
     found = scores(ls.backtest(model, panel, windows=task.windows, quantiles=LEVELS), panel, task)
