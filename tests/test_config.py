@@ -127,7 +127,10 @@ def test_a_choice_that_does_not_exist_is_refused_and_not_taken_for_another(make:
         (lambda: ModelConfig(**as_any(norm=np.array(["pre", "post"]))), r"norm must be one of post, pre. Got array"),
         (lambda: TrainConfig(**as_any(lr=10**400)), "lr must be a number. Got 10000"),
         (lambda: ModelConfig(**as_any(lags=(1, 2.5))), "Each of lags must be a whole number. Got 2.5"),
-        (lambda: ModelConfig(**as_any(patterns=full())), "patterns must be a list of patterns. Got full"),
+        (
+            lambda: ModelConfig(**as_any(patterns=full())),
+            r"a list of patterns. Got full\(\). Hint: write patterns=\[full\(\)\].",
+        ),
         (lambda: ModelConfig(**as_any(patterns="full")), "patterns must be a list of patterns. Got 'full'"),
         (
             lambda: ModelConfig(**as_any(patterns=("full",))),

@@ -37,6 +37,7 @@ def test_settings_replace_those_of_a_config() -> None:
         ({"layer": 2}, r"has the parameters horizon, .* Got 'layer'. Hint: did you mean 'layers'\?"),
         ({"model.layers": 2}, r"Got 'model.layers'. Hint: did you mean 'layers'\?"),
         ({"contxt": 24}, r"Got 'contxt'. Hint: did you mean 'context'\?"),
+        ({"preset": "solar"}, r"Got 'preset'. Hint: write config=logsparse.presets.named\('solar'\)."),
         ({"layers": 0}, "layers must be at least 1. Got 0"),
         ({"layers": "two"}, "layers must be a whole number. Got 'two'"),
         ({"dropout": 1}, "dropout must be at least 0 and below 1. Got 1.0"),

@@ -109,7 +109,8 @@ def _of_kind(name: str, value: Any, kind: Any) -> Any:
     if get_origin(kind) is tuple:
         part = get_args(kind)[0]
         entries = value.tolist() if isinstance(value, np.ndarray) else value
-        _require(f"{name} must be a list of {_PLURAL[part]}.", isinstance(entries, (list, tuple)), value)
+        hint = [f"write {name}=[{shown(value)}]."] if isinstance(value, part) else []
+        _require(f"{name} must be a list of {_PLURAL[part]}.", isinstance(entries, (list, tuple)), value, *hint)
         return tuple(_of_kind(f"Each of {name}", entry, part) for entry in entries)
     if kind in _PLAIN:
         called, holds = _PLAIN[kind]

@@ -128,11 +128,13 @@ class Parameters:
         """Raise ConfigError for a name that is not a parameter of the constructor."""
         known = _parameters(type(self), self._further)
         if name not in known and name not in self._optional:
+            # The command has it as an option.
+            named = "write config=logsparse.presets.named('solar')." if name == "preset" and "config" in known else ""
             more = f", and settings such as {', '.join(self._optional[:3])}" if self._optional else ""
             raise ConfigError(
                 f"{type(self).__name__} has the parameters {', '.join(known)}{more}.",
                 got=f"{name!r}",
-                hint=suggest(name, [*known, *self._optional], "leave it out."),
+                hint=named or suggest(name, [*known, *self._optional], "leave it out."),
             )
 
     def _learned(self) -> list[str]:

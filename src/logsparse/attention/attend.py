@@ -42,7 +42,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from logsparse.attention.native import TYPES, available, has_tangent, native, native_step
+from logsparse.attention.native import TYPES, available, has_tangent, inside_grad, native, native_step
 from logsparse.attention.pattern import Pattern
 from logsparse.attention.plain import (
     check_attention,
@@ -106,8 +106,8 @@ class Backend:
     dtypes: tuple[torch.dtype, ...] | None = None
     full_only: bool = False
     """True if it serves the full pattern only, without dropout and padding."""
-    forward_mode: bool = True
-    """True if it supports forward-mode differentiation."""
+    is_plain: bool = True
+    """True if it is made of torch's functions, and so supports forward-mode differentiation and torch.func.grad."""
     automatic_on: tuple[str, ...] | None = None
     """Devices on which `auto` may choose it."""
     missing: Callable[[Tensor, Tensor], str | None] = lambda q, v: None  # noqa: ARG005
@@ -125,8 +125,10 @@ class Backend:
             return str(call.q.dtype)
         if self.full_only and (not call.is_full or call.dropout or call.starts is not None):
             return "another pattern" if not call.is_full else f"dropout={call.dropout}" if call.dropout else "starts"
-        if not self.forward_mode and has_tangent(call.q, call.k, call.v):
+        if not self.is_plain and has_tangent(call.q, call.k, call.v):
             return "forward-mode differentiation"
+        if not self.is_plain and inside_grad():
+            return "torch.func.grad"
         return self.missing(call.q, call.v)
 
 
@@ -147,7 +149,7 @@ TABLE = (
         rule="Backend native runs on a CPU, where it was built, forward and backward.",
         devices=("cpu",),
         dtypes=tuple(TYPES),
-        forward_mode=False,
+        is_plain=False,
         missing=lambda q, v: None if available() else "an install without the kernel",  # noqa: ARG005
         step=native_step,
         step_dtypes=(torch.float32, torch.float64),
@@ -162,7 +164,7 @@ TABLE = (
         "triton",
         _over_cells(with_dense_rows(triton_attend), sees_padding=False),
         rule=f"Backend triton serves float32, float16 and bfloat16 of at most {WIDEST} channels on a GPU.",
-        forward_mode=False,
+        is_plain=False,
         automatic_on=("cuda",),  # on a CPU it is interpreted, for tests
         missing=unserved,
     ),
@@ -275,7 +277,8 @@ def attend(
     _check_settings(backend, dropout, generator)
     # torch.compile traces through a cache, and warns about it.
     cells_of = Pattern.cells_of if torch.compiler.is_compiling() else _cells_of
-    distances, dense_rows = cells_of(pattern, q.shape[2])
+    # The cells follow from the length: to torch.export and torch.jit.trace it is a constant, the batch is not.
+    distances, dense_rows = cells_of(pattern, int(q.shape[2]))
     call = Call(q, k, v, distances, dense_rows, dropout, None, starts)
     chosen = choose(backend, call)
     seed = draw_seed(generator, q.device) if dropout > 0 else None

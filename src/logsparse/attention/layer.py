@@ -16,7 +16,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from logsparse.attention.attend import attend
-from logsparse.attention.native import TYPES, check_shapes, check_starts_memory, define, extension, room, serves
+from logsparse.attention.native import (
+    TYPES,
+    check_shapes,
+    check_starts_memory,
+    define,
+    differentiable_gradients,
+    extension,
+    room,
+    serves,
+)
 from logsparse.attention.pattern import Pattern
 from logsparse.attention.plain import check_starts, without_padding
 from logsparse.errors import ConfigError, DataError, whole
@@ -158,6 +167,19 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: Projected) -> None:
 
 
 def _gradients(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    if torch.is_grad_enabled():  # create_graph=True
+        x_BLW, weight_2CWK, weight_CW, starts_B, *norm = ctx.saved_tensors
+        # No gradient depends on the biases, which are not saved.
+        biases = [x.new_zeros(len(x), requires_grad=True) for x in (weight_2CWK, weight_CW)]
+
+        def plainly(
+            x: Tensor, weight_qk: Tensor, bias_qk: Tensor, weight: Tensor, bias: Tensor, *norm: Any
+        ) -> Projected:
+            return project_plainly(x, weight_qk, bias_qk, weight, bias, starts_B, cast("Norm", norm))
+
+        inputs = [x_BLW, weight_2CWK, biases[0], weight_CW, biases[1], *norm]
+        found = differentiable_gradients(plainly, inputs, grads)
+        return (*found[:5], None, *found[5:])
     gradients = torch.ops.logsparse.project_backward(list(grads), *ctx.saved_tensors)
     return (*gradients[:5], None, *(gradients[5:] or (None, None)))
 
@@ -345,7 +367,7 @@ class ConvAttention(nn.Module):
         bias = cast("Tensor", self.query_key.bias)
         of_norm: Norm = (None, None) if norm is None else (norm.weight, norm.bias)
         parts = project(x_BLW, self.query_key.weight, bias, self.value.weight, self.value.bias, starts, of_norm)
-        q_BHLD, k_BHLD, v_BHLD = (part.view(len(x_BLW), self.heads, self.head_width, -1).mT for part in parts)
+        q_BHLD, k_BHLD, v_BHLD = (part.view(x_BLW.shape[0], self.heads, self.head_width, -1).mT for part in parts)
         return q_BHLD, k_BHLD, v_BHLD
 
     def project_step(self, seen_BNKW: Tensor) -> tuple[Tensor, Tensor, Tensor]:

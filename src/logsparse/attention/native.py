@@ -2,7 +2,8 @@
 
 The operator takes tensors of any strides without copying them. It is registered with `torch.library`, with a fake
 implementation and a gradient, so that `torch.compile` sees one opaque node. Nothing of size L x M is kept between the
-passes: only q, k, v, the result and one log-sum-exp per row. The kernel computes dense first rows too.
+passes: only q, k, v, the result and one log-sum-exp per row. The kernel computes dense first rows too. It has first
+derivatives; second ones go through plain torch.
 """
 
 # B batch, H heads, L length, D channels of q and k, E channels of v, N series, P paths
@@ -19,7 +20,7 @@ import torch  # before _native: torch's OpenMP runtime must be the one both use
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from logsparse.attention.plain import check_attention, check_cells, check_starts, empty
+from logsparse.attention.plain import check_attention, check_cells, check_starts, empty, shifted, without_padding
 from logsparse.errors import DataError
 
 _native: Any = None
@@ -71,18 +72,38 @@ def room(count: int) -> int:
 def serves(*tensors: Tensor) -> bool:
     """Return True if the operators of the layers take these tensors: all float32 or all float64, on a CPU.
 
-    Autocast and forward-mode differentiation are left to plain torch.
+    Autocast, forward-mode differentiation and torch.func.grad are left to plain torch.
     """
     first = tensors[0]
     same = all(x.dtype == first.dtype and x.device.type == "cpu" for x in tensors)
     wide = first.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
-    return same and wide and not has_tangent(*tensors) and available()
+    return same and wide and not has_tangent(*tensors) and not inside_grad() and available()
 
 
 def has_tangent(*tensors: Tensor) -> bool:
     """Return True under forward-mode differentiation, which the kernel does not support."""
     inside: int = forward_ad._current_level  # noqa: SLF001 - there is no public accessor
     return inside >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in tensors)  # type: ignore[no-untyped-call]
+
+
+def inside_grad() -> bool:
+    """Return True inside torch.func.grad and its kin, which do not support gradients registered by an operator."""
+    # There is no public accessor.
+    if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():  # noqa: SLF001
+        return False
+    functorch: Any = torch._C._functorch  # noqa: SLF001
+    return any(level.key() == functorch.TransformType.Grad for level in functorch.get_interpreter_stack())
+
+
+def differentiable_gradients(
+    function: Callable[..., Any], inputs: Sequence[Tensor | None], grads: Sequence[Tensor]
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients of a function of plain torch with a graph of their own, for second derivatives."""
+    # One tensor given twice would receive the sum of both gradients twice; its views do not.
+    own = [x if x is None else x.view_as(x) for x in inputs]
+    wanted = [x for x in own if x is not None and x.requires_grad]
+    found = iter(torch.autograd.grad(function(*own), wanted, grads, create_graph=True, allow_unused=True))
+    return tuple(next(found) if x is not None and x.requires_grad else None for x in own)
 
 
 def check_shapes(**parts: tuple[Tensor | None, tuple[int, ...]]) -> None:
@@ -183,6 +204,12 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) 
 def _gradients(ctx: Any, grad_BHLE: Tensor, _grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
     *saved, seed, starts_B = ctx.saved_tensors
     settings = ctx.distances, ctx.dense_rows, ctx.dropout, seed, starts_B
+    if torch.is_grad_enabled():  # create_graph=True
+
+        def plainly(*qkv: Tensor) -> Tensor:
+            return shifted(*(without_padding(x, starts_B) for x in qkv), *settings)
+
+        return (*differentiable_gradients(plainly, saved[:3], [grad_BHLE]), None, None, None, None, None)
     return (*torch.ops.logsparse.attend_backward(grad_BHLE, saved, *settings), None, None, None, None, None)
 
 

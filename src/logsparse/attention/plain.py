@@ -124,7 +124,7 @@ def without_padding(x_BLC: Tensor, starts_B: Tensor | None) -> Tensor:
         return x_BLC
     where_L = torch.arange(x_BLC.shape[-2], device=x_BLC.device)
     hidden_BL = where_L < starts_B[:, None]
-    return x_BLC.masked_fill(hidden_BL.reshape(len(x_BLC), *(1,) * (x_BLC.ndim - 3), -1, 1), 0)
+    return x_BLC.masked_fill(hidden_BL.reshape(x_BLC.shape[0], *(1,) * (x_BLC.ndim - 3), -1, 1), 0)
 
 
 def check_cells(distances: Sequence[int], dropout: float, length: int, **rows: tuple[int, int]) -> None:

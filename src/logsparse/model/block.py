@@ -23,7 +23,15 @@ from torch.nn.functional import layer_norm, leaky_relu, linear, pad
 
 from logsparse.attention.attend import step_cells
 from logsparse.attention.layer import EPSILON, ConvAttention
-from logsparse.attention.native import TYPES, check_shapes, define, extension, room, serves
+from logsparse.attention.native import (
+    TYPES,
+    check_shapes,
+    define,
+    differentiable_gradients,
+    extension,
+    room,
+    serves,
+)
 from logsparse.errors import DataError
 
 TILE = 64
@@ -165,6 +173,13 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _gradients(ctx: Any, grad_BLW: Tensor) -> tuple[Tensor | None, ...]:
     x_BLW, gathered_BLC, *given = ctx.saved_tensors
+    if torch.is_grad_enabled():  # create_graph=True
+
+        def plainly(x_BLW: Tensor, gathered_BLC: Tensor, *weights: Tensor) -> Tensor:
+            return feed_forward_plainly(x_BLW, gathered_BLC, Weights(*weights), (given[0], given[1]))
+
+        own = differentiable_gradients(plainly, [x_BLW, gathered_BLC, *given[2:]], [grad_BLW])
+        return (*own[:2], None, None, *own[2:])
     found = torch.ops.logsparse.feed_forward_backward(grad_BLW, x_BLW, gathered_BLC, given)
     norms = [None, None] if given[-1] is None else []
     return (*found[:2], None, None, *found[2:], *norms)
