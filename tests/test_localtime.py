@@ -290,7 +290,7 @@ def test_future_values_are_read_on_the_same_local_clock_with_the_hour_that_comes
 
 
 MONTHS = pl.date_range(date(2023, 1, 1), date(2023, 12, 1), "1mo", eager=True)
-GERMAN = "Jan Feb Mär Apr Mai Jun Jul Aug Sep Okt Nov Dez".split()
+GERMAN = ["Jan", "Feb", "Mär", "Apr", "Mai", "Jun", "Jul", "Aug", "Sep", "Okt", "Nov", "Dez"]
 
 
 @pytest.mark.parametrize(
