@@ -192,6 +192,7 @@ def test_an_empty_argument_is_refused_and_not_taken_for_the_current_folder(words
 @pytest.mark.parametrize(
     ("hint", "words"),
     [
+        ("pass time_format='%d.%m.%Y %H:%M'.", "pass --time-format '%d.%m.%Y %H:%M'."),
         ("name its columns with id_col= and target_col=.", "name its columns with --id-col and --target-col."),
         ("use for example freq='15min' or freq=1.", "use for example --freq 15min or --freq 1."),
         ("write quantiles=[0.1, 0.5, 0.9].", "write --quantiles 0.1,0.5,0.9."),

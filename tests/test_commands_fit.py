@@ -302,3 +302,69 @@ def test_a_real_signal_ends_with_130_and_a_model(number: signal.Signals) -> None
 def test_an_error_is_one_line_before_any_work(words: list[Any], text: str) -> None:
     assert text in refusal("fit", *words)
     assert [path.name for path in Path().iterdir()] == ["hours.csv"]
+
+
+MONTHS = "Monat;Umsatz\n" + "".join(f"{i % 12 + 1:02d}/{2020 + i // 12};{1000 + 10 * i + i % 12}\n" for i in range(40))
+
+
+def test_forty_months_are_fitted_by_ets_forecast_and_drawn() -> None:
+    Path("sales.csv").write_text(MONTHS)
+    done = logsparse("fit", "sales.csv", "--model", "ets", "--horizon", 6)
+    assert done.code == 0, done.err
+    assert "40 values, MS, 2020-01-01 to 2023-04-01" in done.out
+    assert "wrote model" in done.err
+    assert isinstance(ls.load("model"), ls.AutoETS)
+    done = logsparse("predict", "model", "-o", "forecast.csv", "--draw", "forecast.svg")
+    assert done.code == 0, done.err
+    assert "6, from 2023-05-01 to 2023-10-01" in done.out
+    assert "Umsatz" in Path("forecast.svg").read_text()
+    assert Path("forecast.csv").exists()
+
+
+def test_a_picture_of_another_kind_is_refused_before_the_forecast() -> None:
+    assert logsparse("fit", "hours.csv", "--model", "seasonal-naive", "--horizon", 6).code == 0
+    assert "A picture is written as svg, png or pdf. Got forecast.bmp" in refusal(
+        "predict", "model", "-o", "forecast.csv", "--draw", "forecast.bmp"
+    )
+    assert not Path("forecast.csv").exists()
+
+
+def test_every_series_of_a_few_is_drawn() -> None:
+    assert logsparse("fit", "hours.csv", "--model", "seasonal-naive", "--horizon", 6).code == 0
+    assert logsparse("predict", "model", "-o", "both.csv", "--draw", "both.svg").code == 0
+    drawn = Path("both.svg").read_text()
+    assert all(f"<!-- {name} -->" in drawn for name in ls.load("model").panel_.ids)
+
+
+def test_a_network_of_another_kind_is_trained_by_its_name() -> None:
+    done = logsparse("fit", "hours.csv", "--model", "DeepAR", "--horizon", 6, "--steps", 2)
+    assert done.code == 0, done.err
+    assert isinstance(ls.load("model"), ls.DeepAR)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--model", "ets", "--steps", 5, "--set", "model.layers=2"],
+            "Got --model ets and --steps, --set. Hint: leave",
+        ),
+        (["--model", "ests"], "did you mean 'ets'?"),
+        (["--model", "ets", "--from", "model"], "keeps its horizon, columns and settings. Got --from model and "),
+    ],
+)
+def test_options_that_do_not_go_with_a_model_are_refused(words: list[object], message: str) -> None:
+    assert message in refusal("fit", "hours.csv", "--horizon", 6, *words)
+
+
+def test_a_model_without_a_network_needs_a_horizon_too() -> None:
+    assert "A model needs --horizon" in refusal("fit", "hours.csv", "--model", "ets")
+
+
+def test_few_values_are_told_and_the_better_model_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    Path("sales.csv").write_text(MONTHS)
+    assert logsparse("fit", "sales.csv", "--horizon", 6, *QUICK).code == 0
+    assert [line for line in caplog.messages if line.startswith("40 values are few") and "`fit --model ets`" in line]
+    caplog.clear()
+    assert logsparse("fit", "hours.csv", "--horizon", 6, "-o", "other", *QUICK).code == 0
+    assert not [line for line in caplog.messages if "are few" in line]

@@ -126,3 +126,70 @@ def test_a_whole_series_may_begin_after_row_10000(path: Path) -> None:
     path.write_text("ds,x,z\n" + "".join(f"{i},1,{'' if i < 12_000 else i}\n" for i in range(12_010)))
     panel = to_panel(path)
     assert (panel.starts.tolist(), panel[1].tolist()) == ([0, 12_000], list(range(12_000, 12_010)))
+
+
+@pytest.mark.parametrize(
+    ("separator", "fields", "expected"),
+    [
+        (",", ['"10,897"', "998", '"1,234,567"'], [10897, 998, 1234567]),
+        (",", ['"$10,897.50"', "$998", "$0.25"], [10897.5, 998, 0.25]),
+        (",", ['"1.234,50"', '"0,25"', '"3,00"'], [1234.5, 0.25, 3]),
+        (";", ["1.234,50 €", "0,25 €", "998 €"], [1234.5, 0.25, 998]),
+        (";", ["1.234.567", "10.897", "998"], [1234567, 10897, 998]),
+        (";", ["1 234,5", "-1\u202f234", "EUR 5"], [1234.5, -1234, 5]),
+        ("\t", ["1'234.50", "998.10", "2"], [1234.5, 998.1, 2]),
+        (";", ["#N/A", "n/a", "1.234,5"], [None, None, 1234.5]),
+    ],
+)
+def test_numbers_of_spreadsheets_are_read(
+    path: Path, separator: str, fields: list[str], expected: list[float | None]
+) -> None:
+    rows = [f"2024-01-0{day}{separator}{field}" for day, field in enumerate(fields, start=1)]
+    path.write_text("\n".join([f"day{separator}sales", f"2023-12-31{separator}1", *rows]))
+    values = [1, *(np.nan if value is None else value for value in expected)]
+    np.testing.assert_allclose(to_panel(path)[0], values, rtol=1e-6)
+
+
+def test_a_point_among_whole_numbers_below_a_thousand_separates_thousands_and_is_told(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.write_text("day;sales\n2024-01-01;998\n2024-01-02;1.002\n2024-01-03;\n2024-01-04;1.004\n")
+    np.testing.assert_array_equal(to_panel(path)[0], np.array([998, 1002, np.nan, 1004], np.float32))
+    assert caplog.messages == ["'sales': the point in 1.002 is read as that of thousands, since others have no point"]
+
+
+def test_three_decimals_everywhere_stay_decimals_and_are_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.write_text("day;sales\n2024-01-01;13.232\n2024-01-02;19.362\n")
+    np.testing.assert_allclose(to_panel(path)[0], [13.232, 19.362], rtol=1e-6)
+    assert caplog.messages == ["'sales': the point in 13.232 is read as that of decimals"]
+
+
+@pytest.mark.parametrize("fields", [["0.125", "2.375"], ["1.5", "2.375"], ["1.125", "2000"]])
+def test_numbers_that_cannot_be_thousands_are_decimals_without_a_word(
+    path: Path, fields: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    path.write_text(f"day;sales\n2024-01-01;{fields[0]}\n2024-01-02;{fields[1]}\n")
+    np.testing.assert_allclose(to_panel(path)[0], [float(field) for field in fields])
+    assert not caplog.messages
+
+
+def test_text_among_the_numbers_of_the_only_series_is_named(path: Path) -> None:
+    path.write_text("Month,Sales\n2024-01,1\n2024-02,-\n2024-03,3\n")
+    with pytest.raises(DataError, match=r"'Sales' must hold numbers. Got '-' in series 'Sales' at 2024-02-01"):
+        to_panel(path)
+
+
+def test_a_named_target_without_ids_is_one_series_beside_other_numbers(path: Path) -> None:
+    path.write_text("Month,Sales,Cost\n2024-01,1,5\n2024-02,2,6\n")
+    assert to_panel(path, target_col="Sales").ids == ("Sales",)
+    assert to_panel(path).ids == ("Sales", "Cost")
+
+
+def test_years_without_a_name_for_them_say_how_to_name_them(path: Path) -> None:
+    path.write_text("Year,Sales\n1999,1\n2000,2\n")
+    with pytest.raises(DataError, match="or one per column, name the times alone, such as time_col='Year'"):
+        to_panel(path)
+    assert "1999 to 2000" in str(to_panel(path, time_col="Year"))
+    path.write_text("Sales\n1\n2\n")
+    with pytest.raises(DataError, match="Hint: add a column of times beside 'Sales'"):
+        to_panel(path)

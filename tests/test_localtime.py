@@ -287,3 +287,82 @@ def test_future_values_are_read_on_the_same_local_clock_with_the_hour_that_comes
     with pytest.raises(DataError, match="Times in 'ds' must have a time zone"):
         zoned.history(future=future)
     assert zoned.predict(future=aware)["ds"].iloc[0] == times[begin]
+
+
+MONTHS = pl.date_range(date(2023, 1, 1), date(2023, 12, 1), "1mo", eager=True)
+GERMAN = ["Jan", "Feb", "Mär", "Apr", "Mai", "Jun", "Jul", "Aug", "Sep", "Okt", "Nov", "Dez"]
+
+
+@pytest.mark.parametrize(
+    "form", ["%Y-%m", "%Y/%m", "%m/%Y", "%m.%Y", "%b %Y", "%B %Y", "%b. %Y", "%b-%Y", "%Y %b", "german", "upper"]
+)
+@pytest.mark.parametrize("dayfirst", [None, True])
+def test_months_are_read_as_their_first_day_without_being_asked(form: str, dayfirst: bool | None) -> None:
+    written = [
+        f"{GERMAN[day.month - 1]} {day.year}"
+        if form == "german"
+        else f" {day:%b %Y}".upper()
+        if form == "upper"
+        else f"{day:{form}}"
+        for day in MONTHS
+    ]
+    panel = to_panel(pl.DataFrame({"Month": written, "Sales": np.arange(12.0)}), dayfirst=dayfirst)
+    assert str(panel) == "Panel(1 series from a wide table, 12 values, MS, 2023-01-01 to 2023-12-01)"
+
+
+@pytest.mark.parametrize("form", ["{}Q{}", "{}-Q{}", "{} Q{}", "{}q{}"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_quarters_are_read_as_their_first_day(form: str, turned: bool) -> None:
+    shape = form.replace("{}Q{}", "Q{1} {0}") if turned else form
+    quarters = [shape.format(2020 + i // 4, i % 4 + 1) for i in range(9)]
+    panel = to_panel(pl.DataFrame({"Quartal": quarters, "Umsatz": np.arange(9.0)}))
+    assert str(panel) == "Panel(1 series from a wide table, 9 values, QS, 2020-01-01 to 2022-01-01)"
+
+
+def test_weeks_are_read_as_their_monday_over_a_year_of_53_weeks() -> None:
+    weeks = ["2020-W52", "2020-W53", "2021-W01", "2021-W02"]
+    panel = to_panel(pl.DataFrame({"week": weeks, "y": [1.0, 2, 3, 4]}))
+    assert str(panel) == "Panel(1 series from a wide table, 4 values, w, 2020-12-21 to 2021-01-11)"
+
+
+def test_periods_of_pandas_are_read() -> None:
+    frame = pd.DataFrame({"Q": pd.period_range("2020Q1", periods=5, freq="Q"), "y": 1.0})
+    assert "QS, 2020-01-01 to 2021-01-01" in str(to_panel(frame))
+
+
+def test_a_total_below_the_months_is_refused_with_its_row() -> None:
+    frame = pl.DataFrame({"Month": ["2020-01", "2020-02", "2020-03", "Total"], "Sales": [1.0, 2.0, 3.0, 6.0]})
+    with pytest.raises(DataError, match=r"Got the text 'Total' in row 4. Hint: drop or correct it: 3 other rows are"):
+        to_panel(frame)
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [("Jan-20", "%b-%y"), ("31.01.20", "%d.%m.%y"), ("31-Jan-2020", "%d-%b-%Y"), ("2020.01.31", "%Y.%m.%d")],
+)
+def test_a_common_form_that_is_not_read_unasked_is_named_and_then_read(text: str, form: str) -> None:
+    frame = pl.DataFrame({"Month": [text], "Sales": [1.0]})
+    with pytest.raises(DataError, match=rf"'Month' must hold .* Got the text '{text}'.*time_format='{form}'"):
+        to_panel(frame)
+    assert "2020-01" in str(to_panel(frame, time_format=form, freq="D"))
+
+
+def test_a_date_wins_over_a_month_beside_it() -> None:
+    frame = pl.DataFrame({"day": ["2020-01-01", "2020-01-02"], "unique_id": "a", "month": "2020-01", "y": 1.0})
+    assert "d, 2020-01-01 to 2020-01-02" in str(to_panel(frame, time_col="day"))
+    with pytest.raises(DataError, match=r"besides its time column 'day'. Got text in 'month'"):
+        to_panel(frame.drop("unique_id").rename({"y": "sales"}))
+
+
+@pytest.mark.parametrize(("months", "form"), [([202011, 202012, 202101], "%Y%m"), ([20201231, 20210101], "%Y%m%d")])
+def test_whole_numbers_that_are_dates_are_not_counted_silently(months: list[int], form: str) -> None:
+    frame = pl.DataFrame({"ds": months, "y": 1.0})
+    with pytest.raises(DataError, match=rf"Got {months[0]}, .* pass time_format='{form}'; if not, freq=1"):
+        to_panel(frame)
+    assert "2021-01-01" in str(to_panel(frame, time_format=form))
+    assert f"{months[0]} to {months[-1]}" in str(to_panel(frame, freq=1))
+
+
+def test_years_and_other_whole_numbers_stay_numbers() -> None:
+    assert "1, 1998 to 2002" in str(to_panel(pl.DataFrame({"ds": range(1998, 2003), "y": 1.0})))
+    assert "1, 202001 to 202112" in str(to_panel(pl.DataFrame({"ds": range(202001, 202113), "y": 1.0})))

@@ -88,7 +88,7 @@ def test_validation_takes_at_most_the_given_steps_but_one_horizon() -> None:
 
 
 def test_too_short_series_and_bad_settings_are_refused() -> None:
-    text = r"Got 2 series, the longest of 5 steps, while 6 are needed\. Hint: shorten the horizon, or use longer series"
+    text = r"Got 2 series, the longest of 5 steps, while 6 are needed\. Hint: shorten the horizon, use longer"
     with pytest.raises(DataError, match=rf"At least one series must have one step .* {text}"):
         Candidates.of(panel_of(5, 2), 3, 5)
     text = r"a training window before its validation part\. Got 1 series, the longest of 10 steps, while 11"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -118,7 +119,7 @@ def _option(argument: re.Match[str]) -> str:
     plain = {"True": "", "frame": "FILE", "[...]": "A,B"}.get(
         value, value.strip("'[]").replace("', '", ",").replace(", ", ",")
     )
-    return f"{name} {plain}".rstrip()
+    return f"{name} {shlex.quote(plain) if ' ' in plain else plain}".rstrip()
 
 
 def _check_arguments(arguments: Sequence[str]) -> None:

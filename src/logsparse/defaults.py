@@ -27,6 +27,8 @@ _SMALL_COUNT = 50
 _COUNT_LIKE = 0.5
 # Shortest default context, where the data have it: without a season the step does not say how far to look back.
 _SHORTEST = 24
+# Below this number of values of all series together a network is warned about.
+_FEW = 200
 # Longest default context: beyond it, every training step costs more than it gains.
 _LONGEST = 336
 # Longest default lag, a year of quarter hours: a batch gathers every step that its lags reach.
@@ -143,6 +145,17 @@ def warn_of_depth(config: Config) -> None:
             "1 layer" if model.layers == 1 else f"{model.layers} layers",
             ", ".join(map(repr, model.patterns)),
             "no number of layers would" if needed is None else f"it would take {needed} (model.layers)",
+        )
+
+
+def warn_of_few(values: int, parameters: int) -> None:
+    """Log a warning if a network gets so few values that a model with a handful of parameters is the better choice."""
+    if values < _FEW:
+        log.warning(
+            "%d values are few for a network of %s parameters: AutoETS or AutoARIMA (`fit --model ets` or `arima`) are "
+            "likely to be better; a backtest of both tells.",
+            values,
+            f"{parameters:,}",
         )
 
 

@@ -26,7 +26,7 @@ from logsparse.data.sampler import Pairs
 from logsparse.data.series_index import SeriesIndex
 from logsparse.data.times import When, clock_time
 from logsparse.data.windows import Windows
-from logsparse.defaults import recommend, seen_values, warn_of_depth, warn_of_precision
+from logsparse.defaults import recommend, seen_values, warn_of_depth, warn_of_few, warn_of_precision
 from logsparse.errors import ConfigError, a_path
 from logsparse.forecast import Forecast
 from logsparse.model.decode import Sampled, Sampling, sample
@@ -244,6 +244,7 @@ class LogSparse(Configured):
         chosen = self.config is not None or _REACH & self._changes().keys()
         if chosen and isinstance(plan.network, Transformer):
             warn_of_depth(config)
+        warn_of_few(int(np.isfinite(panel.values).sum()), plan.parameters)
 
         def fresh(seed: int) -> Network:
             network = self._network(config, len(features), known, panel.freq)

@@ -31,16 +31,20 @@ from logsparse.commands.options import (
     say,
     source,
 )
+from logsparse.registry import NAMES, known_as, named
 
 if TYPE_CHECKING:
     from logsparse.data.columns import Columns
     from logsparse.data.panel import Panel
+    from logsparse.forecast import Forecaster
     from logsparse.forecaster import LogSparse
     from logsparse.plan import Plan
 
 # Below this share of its planned steps a training has learned next to nothing: the exit code says so.
 _HARDLY_ANY = 0.05
 _HARDLY_TRAINED = 4
+# Models that are trained; the others are estimated in seconds, without steps, checkpoints and settings.
+NETWORKS = ("logsparse", "deepar", "deepstate")
 
 
 def fit(
@@ -55,6 +59,9 @@ def fit(
         Path | None,
         typer.Option("--from", metavar="MODEL", help="fitted model to train further on DATA [train a new one]"),
     ] = None,
+    kind: Annotated[
+        str, typer.Option("--model", metavar="NAME", help=f"forecaster to fit: {', '.join(NAMES)}")
+    ] = "logsparse",
     preset: Preset = None,
     changes: Annotated[
         list[str] | None,
@@ -76,7 +83,9 @@ def fit(
     time_format: TimeFormat = None,
     dayfirst: DayFirst = None,
 ) -> None:
-    """Train a model on DATA. A run that was interrupted or killed resumes when the same command is run again.
+    """Fit a model to DATA and save it as a folder: a network, which is trained, or another forecaster.
+
+    A training that was interrupted or killed resumes when the same command is run again.
 
     A training that was too short is saved, and a line on the error stream says so; the exit code is 4 if it took fewer
     than 5 % of its steps, as with --minutes too low. --steps plans fewer of them.
@@ -87,7 +96,6 @@ def fit(
     from logsparse.data.times import clock_time
     from logsparse.folder import check_replaceable
     from logsparse.settings import read_settings
-    from logsparse.train.loop import INTERRUPTED
 
     check_writable(out, folder=True)
     check_replaceable(out)
@@ -105,10 +113,17 @@ def fit(
         time_format=time_format,
         dayfirst=dayfirst,
     )
+    if origin is None and known_as(kind) not in NETWORKS:
+        trained = given(
+            context=context, steps=steps, minutes=minutes, preset=preset, set=changes, seed=seed, device=device
+        )
+        _refuse_training(kind, trained)
+        _fit_plainly(named(kind, _needed(horizon)), data, until, used, out)
+        return
     folder = out.with_name(f"{out.name}.training")
     try:
         if origin is None:
-            model = _new(horizon, context, preset, settings)
+            model = _new(kind, horizon, context, preset, settings)
             panel = to_panel(source(data), **used)
             if until is not None:
                 panel = panel.until(clock_time(panel, until))
@@ -118,7 +133,8 @@ def fit(
                 say(f"resuming the training in {folder}")
             model.fit(plan, folder=folder)
         else:
-            model = _loaded(origin, settings, used, horizon=horizon, context=context, preset=preset)
+            other = None if known_as(kind) == "logsparse" else kind
+            model = _loaded(origin, settings, used, horizon=horizon, context=context, preset=preset, model=other)
             if claim(folder, [model.seed]):
                 say(f"resuming the training in {folder}")
             limits = {name: value for name, value in settings.items() if name in _FINE_TUNED}
@@ -126,6 +142,13 @@ def fit(
     except KeyboardInterrupt:
         say(f"nothing was saved in {out}: the command was stopped before training started.")
         raise
+    _finish(model, out, folder)
+
+
+def _finish(model: LogSparse, out: Path, folder: Path) -> None:
+    """Save what was trained and print how the training went; its checkpoints go when it has ended."""
+    from logsparse.train.loop import INTERRUPTED
+
     history = model.history_
     if history.best is None:
         say(f"nothing was saved in {out}: training was stopped before its first validation.")
@@ -147,20 +170,49 @@ def fit(
         raise typer.Exit(_HARDLY_TRAINED)
 
 
-def _new(horizon: int | None, context: int | None, preset: str | None, settings: dict[str, Any]) -> LogSparse:
-    """Return an unfitted model; without a preset its settings follow from the data."""
-    from dataclasses import replace
-
-    from logsparse import presets
+def _needed(horizon: int | None) -> int:
     from logsparse.errors import ConfigError
-    from logsparse.forecaster import LogSparse
 
-    base = None if preset is None else presets.named(preset)
-    if horizon is None and base is None:
+    if horizon is None:
         raise ConfigError(
             "A model needs --horizon, the number of steps to forecast.", got="none", hint="try --horizon 24."
         )
-    model = LogSparse(base.horizon if horizon is None and base else horizon or 0, context=context, **settings)
+    return horizon
+
+
+def _refuse_training(kind: str, options: dict[str, Any]) -> None:
+    """Raise for options of a training that a model without a network does not have."""
+    from logsparse.errors import ConfigError
+
+    named(kind, 1)  # raises for an unknown name, with those that there are
+    if options:
+        raise ConfigError(
+            f"Options of a training are for networks: {', '.join(NETWORKS)}.",
+            got=f"--model {kind} and {', '.join(f'--{name}' for name in options)}",
+            hint="leave them out.",
+        )
+
+
+def _fit_plainly(model: Forecaster, data: Path, until: str | None, used: Columns, out: Path) -> None:
+    """Fit and save a model without a network."""
+    model.fit(source(data), until=until, **used)
+    model.save(out)
+    print_rows([("data", f"{model.panel_.origin.layout} table: {model.panel_}"), ("model", repr(model))])
+    say(f"wrote {out}")
+
+
+def _new(
+    kind: str, horizon: int | None, context: int | None, preset: str | None, settings: dict[str, Any]
+) -> LogSparse:
+    """Return an unfitted network; without a preset its settings follow from the data."""
+    from dataclasses import replace
+    from typing import cast
+
+    from logsparse import presets
+
+    base = None if preset is None else presets.named(preset, known_as(kind) or kind)
+    steps = base.horizon if horizon is None and base else _needed(horizon)
+    model = cast("LogSparse", named(kind, steps, context=context, **settings))
     model.check()
     if base is not None:
         model.config = replace(base, horizon=model.horizon, context=model.context or base.context)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # Series that are listed as left out.
 LISTED = 20
+# Series in a picture, from the first on.
+DRAWN = 12
 
 
 def predict(
@@ -51,6 +53,9 @@ def predict(
             "if there are any), or fail (nothing is written)"
         ),
     ] = "warn",
+    draw: Annotated[
+        Path | None, typer.Option(help=f"picture of the first {DRAWN} series, after their history: svg, png or pdf")
+    ] = None,
 ) -> None:
     """Forecast the next steps. They follow the end of DATA, or of the data that MODEL was fitted on.
 
@@ -60,6 +65,10 @@ def predict(
     from logsparse.registry import load
 
     check_out(out, format_)
+    if draw is not None:
+        from logsparse.pictures import check_picture
+
+        check_picture(draw)
     if out != STREAM:
         _check_separate(out, model, data, future)
     asked = levels_of(quantiles)
@@ -68,8 +77,14 @@ def predict(
     levels, steps = forecaster.check_quantiles(asked), steps_asked(horizon, forecaster.horizon)
     past, health = forecaster.screened(None if data is None else source(data), cast("OnBad", on_bad))
     (forecast,) = forecaster.summaries([forecaster.history(past, future, steps, health.bad)], levels)
-    table = forecast.first(steps).table()
+    shown = forecast.first(steps)
+    table = shown.table()
     write_table(table, out, format_)
+    if draw is not None:
+        from logsparse.pictures import save_figure
+
+        save_figure(shown.plot(list(shown.panel.ids[:DRAWN])), draw)
+        say(f"wrote {draw}")
     ids, times = table.to_series(0), table.to_series(1)
     rows = [
         ("series", f"{ids.n_unique():,}"),

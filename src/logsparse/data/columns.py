@@ -187,11 +187,16 @@ def require(found: Sequence[str], names: Sequence[str]) -> None:
         return
     close = {name: difflib.get_close_matches(name, found, n=1, cutoff=0.5) for name in missing}
     guesses = [f"{near[0]!r} is similar to {name!r}" for name, near in close.items() if near]
+    columns = "name your columns with id_col=, time_col=, target_col="
+    if len(found) == 1:
+        columns = f"add a column of times beside {found[0]!r}"
+    elif not {names[0], names[1]} - set(missing):
+        columns += f"; for one series, or one per column, name the times alone, such as time_col={found[0]!r}"
     error = MissingColumnsError(
         f"A frame must have the columns {', '.join(names)}, or be wide: a time column and one numeric column "
         "per series.",
         got=f"no {', '.join(missing)} among {', '.join(found[:12])}",
-        hint="; ".join([*guesses, "name your columns with id_col=, time_col=, target_col=."]),
+        hint="; ".join([*guesses, f"{columns}."]),
     )
     error.missing = tuple(missing)
     raise error

@@ -8,6 +8,7 @@ DataError (`reading`), and a table that does not fit into memory is refused befo
 from __future__ import annotations
 
 import csv
+import logging
 import os
 import re
 import stat
@@ -24,6 +25,8 @@ from logsparse.data.columns import unique_names
 from logsparse.data.times import READER_ERRORS
 from logsparse.errors import DataError, LogsparseError
 from logsparse.storage import unwritable, whole_file
+
+log = logging.getLogger("logsparse")
 
 _FILE_KINDS = {
     ".parquet": "parquet",
@@ -44,9 +47,17 @@ BYTES_PER_CELL, BYTES_PER_CELL_READ = 4, 16
 # Relative to the size of a csv file: its text and the resulting table.
 CSV_FACTOR = 3
 _NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-_NO_VALUE = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
+_NO_VALUE = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL", "None"]
 # A field such as 3,14: if fields are not separated by commas, the comma is a decimal point.
 _DECIMAL_COMMA = r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?"
+# Numbers of spreadsheets, with or without separators of thousands: 1,234.5 and 1.234,5; spaces and apostrophes too.
+_NUMBERS = {
+    ".": r"^[+-]?(?:[0-9]{1,3}(?:[,\s'\u2019][0-9]{3})+|[0-9]+)(?:\.[0-9]+)?$",
+    ",": r"^[+-]?(?:[0-9]{1,3}(?:[.\s'\u2019][0-9]{3})+|[0-9]+)(?:,[0-9]+)?$",
+}
+_CURRENCY = r"^\s*(?:[$€£¥]|EUR|USD|CHF|GBP)?\s*(.*?)\s*(?:[$€£¥]|EUR|USD|CHF|GBP)?\s*$"
+# All numbers of a column have this form: 10.897 is either about eleven or about eleven thousand.
+_THREE_DECIMALS = r"^[+-]?[1-9][0-9]{0,2}(?:\.[0-9]{3})?$"
 _HEAD_LINES = 100
 _LONGEST_LINE = 2**24
 # Types are inferred from these rows; the file is read a second time if later rows contradict them.
@@ -129,7 +140,9 @@ def read_csv(path: Path, ids: str | None) -> pl.DataFrame:
         raise DataError.unreadable(path, f"a first line that is not a header ({error})") from error
     except (UnicodeDecodeError, pl.exceptions.ComputeError) as error:
         if isinstance(error, UnicodeDecodeError) or "utf-8" in str(error).lower() or "utf8" in str(error).lower():
-            raise DataError.unreadable(path, "text that is not UTF-8", "save it as UTF-8.") from error
+            raise DataError.unreadable(
+                path, "text that is not UTF-8", "save it as UTF-8, in Excel as 'CSV UTF-8'."
+            ) from error
         raise
 
 
@@ -157,8 +170,44 @@ def _read(path: Path, separator: str, names: list[str], ids: str | None, first: 
     if ids in table.columns:
         column = pl.read_csv(path, separator=separator, columns=[table.columns.index(ids)], infer_schema=False)
         table = table.with_columns(column.to_series().alias(ids))
+    table = _without_thousands(path, separator, table, ids)
     # polars takes a column without any value for text.
     return table.with_columns(pl.lit(None).alias(c.name) for c in table if c.null_count() == len(c) and c.name != ids)
+
+
+def _without_thousands(path: Path, separator: str, table: pl.DataFrame, ids: str | None) -> pl.DataFrame:
+    """Read numbers with separators of thousands and a currency: `1,234.50`, `1.234,50 €`, `1 234`.
+
+    A number that can be read in two ways, such as 1,234, has the decimal sign of its file (docs/data.md).
+    """
+    for place, column in enumerate(table):
+        if column.name == ids or column.count() == 0:
+            continue
+        if column.dtype == pl.String:
+            plain = column.str.extract(_CURRENCY)
+            signs = ".," if separator == "," else ",."
+            sign = next((sign for sign in signs if plain.str.contains(_NUMBERS[sign]).all()), None)
+            if sign is not None:
+                digits = plain.str.replace_all(f"[^0-9{sign}+-]", "").str.replace(sign, ".", literal=True)
+                table = table.with_columns(digits.cast(pl.Float64).alias(column.name))
+        elif column.dtype == pl.Float64 and separator != "," and _in_thousandths(column):
+            text = pl.read_csv(path, separator=separator, columns=[place], infer_schema=False).to_series()
+            text = text.set(text.is_in(_NO_VALUE), None)
+            if not text.str.contains(_THREE_DECIMALS).all():
+                continue
+            pointed = text.str.contains(".", literal=True)
+            way = "thousands, since others have no point" if not pointed.all() else "decimals"
+            log.warning("%r: the point in %s is read as that of %s", column.name, text.filter(pointed)[0], way)
+            if not pointed.all():
+                whole = text.str.replace(".", "", literal=True).cast(pl.Float64)
+                table = table.with_columns(whole.alias(column.name))
+    return table
+
+
+def _in_thousandths(column: pl.Series) -> bool:
+    """Return True if all numbers have at most three decimals, and those that have some lie between 1 and 1,000."""
+    some = column.filter((column % 1 != 0).fill_null(value=False)).abs() * 1000
+    return len(some) > 0 and bool(((some > 1000) & (some < 1e6) & ((some.round() - some).abs() < 1e-6)).all())
 
 
 def _typed(path: Path, separator: str, names: list[str], *, comma: bool) -> pl.DataFrame:

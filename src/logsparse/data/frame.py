@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, Unpack
 import numpy as np
 import polars as pl
 
-from logsparse.data.columns import Columns, ColumnSpec, refuse_duplicates, require, validate_columns
+from logsparse.data.columns import TARGET, Columns, ColumnSpec, refuse_duplicates, require, validate_columns
 from logsparse.data.files import (
     BYTES_PER_CELL,
     BYTES_PER_CELL_READ,
@@ -43,7 +43,7 @@ from logsparse.data.grid import (
     read_numbers,
     scan_native,
 )
-from logsparse.data.localtime import looks_like, read_times
+from logsparse.data.localtime import looks_like, looks_like_period, read_times
 from logsparse.data.panel import Floats, Origin, Panel
 from logsparse.data.times import NAIVE, When, clock_time
 from logsparse.errors import DataError
@@ -139,7 +139,7 @@ def read_as(data: Data, spec: ColumnSpec) -> Panel:
     if not schema_of(table) or (height := count_rows(table)) == 0:
         got = f"{data}, which has none" if isinstance(data, str | Path) else "an empty frame"
         raise DataError("A frame must have rows.", got=got, hint="check how it was read or filtered.")
-    table = _without_row_numbers(table, spec)
+    table = _only_target(_without_row_numbers(table, spec), spec)
     time_col = _wide_time_column(table, spec)
     if time_col is None:
         require(list(schema_of(table)), spec.used)
@@ -171,6 +171,19 @@ def _without_row_numbers(table: pl.LazyFrame, spec: ColumnSpec) -> pl.LazyFrame:
     return table.drop(name)
 
 
+def _only_target(table: pl.LazyFrame, spec: ColumnSpec) -> pl.LazyFrame:
+    """Drop the numbers beside a target that was named, if there are no ids: the table is one series then."""
+    schema = schema_of(table)
+    if spec.target_col == TARGET or spec.target_col not in schema or spec.id_col in schema or spec.static:
+        return table
+    used = [spec.target_col, *spec.timed]
+    time_col = time_column(table, spec)
+    others = [name for name in schema if name not in (time_col, *used)]
+    if time_col is None or not all(schema[name].is_numeric() for name in others):
+        return table
+    return table.select(name for name in schema if name not in others)
+
+
 def time_column(table: pl.LazyFrame, spec: ColumnSpec) -> str | None:
     """Return the column named `time_col`, or else the only column of dates (or of text that looks like dates)."""
     schema = schema_of(table)
@@ -179,17 +192,21 @@ def time_column(table: pl.LazyFrame, spec: ColumnSpec) -> str | None:
     texts = [name for name, kind in schema.items() if kind == pl.String]
     first = collect(table.head(100), texts)
     dated = [n for n, kind in schema.items() if kind.is_temporal() or (n in texts and looks_like(first[n], spec))]
+    if not dated and spec.time_format is None:
+        dated = [name for name in texts if name not in spec.used and looks_like_period(first[name])]
     return dated[0] if len(dated) == 1 else None
 
 
 def _wide_time_column(table: pl.LazyFrame, spec: ColumnSpec) -> str | None:
     """Return the time column of a wide table, or None for a long table."""
     schema, wanted = schema_of(table), [*spec.timed, *spec.static]
-    single = {spec.time_col, spec.target_col, *wanted} == set(schema)
+    time_col = time_column(table, spec)
+    single = {time_col, spec.target_col, *wanted} == set(schema)
     if spec.id_col in schema or (spec.target_col in schema and not single) or spec.static:
         return None
-    time_col = time_column(table, spec)
     rest = {name: kind for name, kind in schema.items() if name not in (time_col, *wanted)}
+    if time_col is not None and len(rest) == 1 and pl.String in rest.values():
+        return time_col  # one series, whose text an error names
     if time_col is None or not any(kind.is_numeric() for kind in rest.values()):
         return None
     require(list(schema), spec.timed)

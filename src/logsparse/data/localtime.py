@@ -7,6 +7,7 @@ panel on the clock of a fitted model: by instant, or not at all.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -19,6 +20,7 @@ from logsparse.data.times import (
     NAIVE,
     READER_ERRORS,
     days_of_changing_offset,
+    form_of,
     from_text,
     from_wall,
     instants,
@@ -31,6 +33,23 @@ from logsparse.errors import ConfigError, DataError
 # Groups: first number, second number, year, hour, minutes and the rest.
 _DAY_FIRST = r"^([0-9]{1,2})[./-]([0-9]{1,2})[./-]([0-9]{4})(?:,?[T ]+([0-9]{1,2})(:[0-9]{2}.*))?$"
 _TEXTS = (pl.String, pl.Categorical, pl.Enum)
+# Names of months in English and German, whole and shortened.
+_NAMES = (
+    *("january jan januar jänner jän", "february feb februar", "march mar märz mär mrz", "april apr", "may mai"),
+    *("june jun juni", "july jul juli", "august aug", "september sep sept", "october oct oktober okt"),
+    *("november nov", "december dec dezember dez"),
+)
+_MONTHS = {name: month for month, names in enumerate(_NAMES, start=1) for name in names.split()}
+# Months, quarters and weeks whose year has four digits: no two readings are possible. They begin on their first day.
+_PERIODS = (
+    r"^(?<year>[0-9]{4})[-/.](?<month>0?[1-9]|1[0-2])$",
+    r"^(?<month>0?[1-9]|1[0-2])[-/.](?<year>[0-9]{4})$",
+    rf"(?i)^(?<name>{'|'.join(_MONTHS)})[.,]?[ /-]*(?<year>[0-9]{{4}})$",
+    rf"(?i)^(?<year>[0-9]{{4}})[ /-]*(?<name>{'|'.join(_MONTHS)})\.?$",
+    r"(?i)^(?<year>[0-9]{4})[ /.-]*Q(?<quarter>[1-4])$",
+    r"(?i)^Q(?<quarter>[1-4])[ /.-]*(?<year>[0-9]{4})$",
+    r"(?i)^(?<year>[0-9]{4})[ /-]?W(?<week>[0-9]{2})$",
+)
 
 
 def looks_like(column: pl.Series, spec: ColumnSpec) -> bool:
@@ -42,6 +61,14 @@ def looks_like(column: pl.Series, spec: ColumnSpec) -> bool:
     return looks_like_times(column) or (len(first) == 1 and bool(first.str.strip_chars().str.contains(_DAY_FIRST)[0]))
 
 
+def looks_like_period(column: pl.Series) -> bool:
+    """Return True if the first text of a column is a month, quarter or week, or a date of which an error can tell."""
+    first = column.drop_nulls().head(1).str.strip_chars()
+    return any(bool(first.str.contains(form).any()) for form in _PERIODS) or (
+        len(first) == 1 and bool(form_of(first[0]))
+    )
+
+
 def read_times(column: pl.Series, codes: Ints, spec: ColumnSpec) -> tuple[pl.Series, str | None]:
     """Return the column as integers, dates or datetimes, with a zone if they are instants; and `Origin.written`.
 
@@ -50,6 +77,8 @@ def read_times(column: pl.Series, codes: Ints, spec: ColumnSpec) -> tuple[pl.Ser
     text = column.dtype in _TEXTS
     if text or (spec.time_format is not None and column.dtype.is_integer()):
         column = _parsed(column.cast(pl.String), spec)
+    elif column.dtype.is_integer() and spec.freq is None:
+        _refuse_dates_in_digits(column)
     if spec.tz is not None and column.dtype.is_integer():
         raise DataError(
             "A time zone is for dates and datetimes.",
@@ -86,7 +115,7 @@ def _parsed(column: pl.Series, spec: ColumnSpec) -> pl.Series:
     if spec.dayfirst is not None:
         order = "the day" if spec.dayfirst else "the month"
         return from_text(
-            _year_first(text, dayfirst=spec.dayfirst),
+            _from_periods(_year_first(text, dayfirst=spec.dayfirst)),
             original=column,
             hint=f"dayfirst={spec.dayfirst} reads {order} first, dayfirst={not spec.dayfirst} the other, and "
             "time_format= any other form.",
@@ -97,7 +126,41 @@ def _parsed(column: pl.Series, spec: ColumnSpec) -> pl.Series:
             got=f"the offsets {offsets}",
             hint="name it with tz=, such as tz='Europe/Berlin'.",
         )
-    return from_text(column)
+    return from_text(_from_periods(text), original=column)
+
+
+def _refuse_dates_in_digits(column: pl.Series) -> None:
+    """Raise for integers such as 202401 or 20240131 that turn a month or a year: as numbers they would have gaps."""
+    lowest, highest = cast("int", column.min() or 0), cast("int", column.max() or 0)
+    for form, low, high in (("%Y%m", 1000_01, 2999_12), ("%Y%m%d", 1000_01_01, 2999_12_31)):
+        if not low <= lowest <= highest <= high or lowest // 100 == highest // 100:
+            continue
+        if _by_format(column.drop_nulls().unique().cast(pl.String), form).null_count() == 0:
+            raise DataError(
+                f"Integers in {column.name!r} are steps that are counted, not dates.",
+                got=f"{column.drop_nulls()[0]}, and all of them can be dates",
+                hint=f"if they are dates, pass time_format={form!r}; if not, freq=1.",
+            )
+
+
+def _from_periods(text: pl.Series) -> pl.Series:
+    """Rewrite months, quarters or weeks, if the first text is one, as their first day; text of another form is null."""
+    first = text.drop_nulls().head(1)
+    form = next((form for form in _PERIODS if first.str.contains(form).any()), None)
+    if form is None:
+        return text
+    parts = text.str.extract_groups(form).struct.unnest()
+    year = parts["year"]
+    if "week" in parts.columns:
+        days = (year + "-W" + parts["week"] + "-1").str.to_date("%G-W%V-%u", strict=False)
+        return days.cast(pl.String).alias(text.name)
+    if "quarter" in parts.columns:
+        month = (parts["quarter"].cast(pl.Int64) * 3 - 2).cast(pl.String)
+    elif "name" in parts.columns:
+        month = parts["name"].str.to_lowercase().replace_strict(_MONTHS, default=None).cast(pl.String)
+    else:
+        month = parts["month"]
+    return (year + "-" + month.str.zfill(2) + "-01").alias(text.name)
 
 
 def _by_format(text: pl.Series, form: str) -> pl.Series:

@@ -153,7 +153,7 @@ def _too_short(panel: Panel, rule: str, needed: int) -> DataError:
     return DataError(
         rule,
         got=f"{len(panel)} series, the longest of {panel.lengths.max()} steps, while {needed} are needed",
-        hint="shorten the horizon, or use longer series.",
+        hint="shorten the horizon, use longer series, or a model without a network, such as AutoETS (`--model ets`).",
     )
 
 

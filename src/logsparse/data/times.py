@@ -35,6 +35,11 @@ _YEAR_FIRST = (
     "write times year first, like 2024-01-31T15:00, or say how they are written: dayfirst=True for 31.01.2024 15:00, "
     "time_format='%m/%d/%Y %H:%M' for any other form."
 )
+# Forms that a hint names if a text has one of them; none of them is read unasked: they lack digits, or an order.
+_FORMS = (
+    *("%b-%y", "%b %y", "%B %y", "%y-%b", "%d.%m.%y", "%d-%b-%Y", "%d %b %Y", "%d-%b-%y", "%d %B %Y", "%b %d, %Y"),
+    *("%B %d, %Y", "%Y.%m.%d", "%d.%m.%y %H:%M", "%Y.%m.%d %H:%M", "%Y%m%d", "%Y%m%d %H:%M", "%Y%m%d%H%M"),
+)
 # More than any offset from UTC, and than any time that a zone has skipped.
 _FAR = DAY + DAY // 2
 # The years 1 to 9999, in days from 1970.
@@ -132,10 +137,11 @@ def zoned(utc: pl.Series, zone: str) -> pl.Series:
         return aware
 
 
-def from_text(column: pl.Series, *, original: pl.Series | None = None, hint: str = _YEAR_FIRST) -> pl.Series:
+def from_text(column: pl.Series, *, original: pl.Series | None = None, hint: str | None = None) -> pl.Series:
     """Parse text written year first into dates, or datetimes with or without a zone; raise for other text.
 
-    Offsets that change give datetimes in UTC. An error shows the `original` text, if the column was rewritten.
+    Offsets that change give datetimes in UTC. An error shows the `original` text, if the column was rewritten; what was
+    not understood is null then.
     """
     shown_text = column if original is None else original
     parts = column.str.strip_chars().str.extract_groups(_TEXT).struct.unnest()
@@ -147,15 +153,35 @@ def from_text(column: pl.Series, *, original: pl.Series | None = None, hint: str
         text = day + "T" + clock.fill_null("00:00") + ":" + second.fill_null("00") + fraction.fill_null("")
         stamps = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
     stamps = stamps.alias(column.name)
-    if (unread := stamps.is_null() & column.is_not_null()).any():
-        raise DataError(
-            f"The time column {column.name!r} must hold integers, dates or datetimes.",
-            got=f"the text {shown_text.filter(unread)[0]!r}",
-            hint=hint,
-        )
+    if (unread := stamps.is_null() & shown_text.is_not_null()).any():
+        raise _unread(shown_text, unread, hint)
     if (fine := fraction.str.contains(r"\.[0-9]{6}[0-9]*[1-9]").fill_null(value=False)).any():
         raise _too_fine(column.name, shown_text.filter(fine)[0])
     return _in_zone(stamps, offset)
+
+
+def _unread(column: pl.Series, unread: pl.Series, hint: str | None) -> DataError:
+    """Return the error for text that is no time: a row that differs from the others, or a form that can be named."""
+    text, row = column.filter(unread)[0], int(unread.arg_max() or 0)
+    read = column.count() - int(unread.sum())
+    rule = f"The time column {column.name!r} must hold integers, dates or datetimes."
+    if read > unread.sum():
+        return DataError(
+            rule, got=f"the text {text!r} in row {row + 1}", hint=f"drop or correct it: {read:,} other rows are read."
+        )
+    form = form_of(text)
+    named = f"say how they are written, if this is their form: time_format={form!r}." if form else _YEAR_FIRST
+    return DataError(rule, got=f"the text {text!r}", hint=hint or named)
+
+
+def form_of(text: str) -> str | None:
+    """Return the form of a time that is not read unasked, for time_format=; None if it is none of the common ones."""
+    written = pl.Series([text.strip()])
+    for form in _FORMS:
+        kind = pl.Datetime("us") if "%H" in form else pl.Date
+        if written.str.strptime(kind, form, strict=False)[0] is not None:
+            return form
+    return None
 
 
 def _in_zone(stamps: pl.Series, offset: pl.Series) -> pl.Series:
