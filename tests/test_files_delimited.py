@@ -126,3 +126,12 @@ def test_a_whole_series_may_begin_after_row_10000(path: Path) -> None:
     path.write_text("ds,x,z\n" + "".join(f"{i},1,{'' if i < 12_000 else i}\n" for i in range(12_010)))
     panel = to_panel(path)
     assert (panel.starts.tolist(), panel[1].tolist()) == ([0, 12_000], list(range(12_000, 12_010)))
+
+
+def test_beside_decimal_commas_the_text_that_is_no_number_is_named(path: Path) -> None:
+    path.write_text("unique_id;ds;y\na;1;25,4\na;2;24,9 kWh\na;3;7\n")
+    with pytest.raises(DataError, match="'y' must hold numbers. Got '24,9 kWh' in series 'a' at 2"):
+        to_panel(path)
+    path.write_text('unique_id,ds,y\na,1,1\na,2,"2,5"\n')
+    with pytest.raises(DataError, match="Got '2,5' in series 'a' at 2"):
+        to_panel(path)

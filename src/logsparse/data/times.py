@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logsparse.data.calendar import DAY, FARTHEST, Ints
+from logsparse.data.calendar import DAY, FARTHEST, Freq, Ints
 from logsparse.data.panel import Panel
 from logsparse.errors import ConfigError, DataError, is_whole, shown, suggest
 
@@ -195,6 +195,17 @@ def _microseconds(offset: str | None) -> int | None:
 
 def _too_fine(name: str, text: str) -> DataError:
     return DataError(f"Times in {name!r} must be whole microseconds.", got=text, hint="round them first.")
+
+
+def show_time(freq: Freq, time: int, zone: str | None) -> str:
+    """Format a time for messages; one that was read in a zone as its local time with the offset, which is unambiguous.
+
+    Steps of whole days count local time already.
+    """
+    if zone is None or zone == "UTC" or freq.kind == "index" or freq.counts_days:
+        return freq.show(time)
+    local = pl.Series([time]).cast(pl.Datetime("us", "UTC")).dt.convert_time_zone(zone)[0]
+    return str(local.isoformat(" ", "auto" if local.second or local.microsecond else "minutes"))
 
 
 def to_wall(utc: Ints, zone: str) -> Ints:
