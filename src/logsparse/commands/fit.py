@@ -75,13 +75,16 @@ def fit(
     tz: Tz = None,
     time_format: TimeFormat = None,
     dayfirst: DayFirst = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="start over instead of resuming what a killed run left, as with new data")
+    ] = False,
 ) -> None:
     """Train a model on DATA. A run that was interrupted or killed resumes when the same command is run again.
 
     A training that was too short is saved, and a line on the error stream says so; the exit code is 4 if it took fewer
     than 5 % of its steps, as with --minutes too low. --steps plans fewer of them.
     """
-    from logsparse.commands.options import claim
+    from logsparse.commands.options import claim, start_over
     from logsparse.data.files import check_writable
     from logsparse.data.frame import to_panel
     from logsparse.data.times import clock_time
@@ -106,6 +109,8 @@ def fit(
         dayfirst=dayfirst,
     )
     folder = out.with_name(f"{out.name}.training")
+    if again:
+        start_over(folder)
     try:
         if origin is None:
             model = _new(horizon, context, preset, settings)

@@ -51,11 +51,17 @@ def predict(
             "if there are any), or fail (nothing is written)"
         ),
     ] = "warn",
+    offsets: Annotated[
+        bool, typer.Option("--offsets", help="write local times with their offset from UTC, as in 02:00+0100")
+    ] = False,
 ) -> None:
     """Forecast the next steps. They follow the end of DATA, or of the data that MODEL was fitted on.
 
     Exit codes: 0 if all series were forecast, 3 if --on-bad skip left out some, 2 for an error.
     """
+    from dataclasses import replace
+
+    from logsparse.data.localtime import in_zone
     from logsparse.params import steps_asked
     from logsparse.registry import load
 
@@ -68,6 +74,8 @@ def predict(
     levels, steps = forecaster.check_quantiles(asked), steps_asked(horizon, forecaster.horizon)
     past, health = forecaster.screened(None if data is None else source(data), cast("OnBad", on_bad))
     (forecast,) = forecaster.summaries([forecaster.history(past, future, steps, health.bad)], levels)
+    if offsets:
+        forecast = replace(forecast, panel=in_zone(forecast.panel))
     table = forecast.first(steps).table()
     write_table(table, out, format_)
     ids, times = table.to_series(0), table.to_series(1)
@@ -77,6 +85,8 @@ def predict(
         ("columns", ", ".join(table.columns)),
     ]
     print_rows(rows, beside=out)
+    if (twice := times.filter(table.select(ids.name, times.name).is_duplicated())).len():
+        say(f"{twice.min()!s} comes twice, first in summer time: the clock goes back; --offsets tells the two apart")
     skipped = health.only("bad").reasons() if on_bad == "skip" else []
     for reason in skipped[:LISTED]:
         say(f"not forecast: {reason}")

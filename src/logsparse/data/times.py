@@ -31,6 +31,8 @@ _TEXT = (
     r"(?:[T ]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(\.[0-9]+)?)?(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?$"
 )
 _FIXED = r"(?:UTC|GMT)?([+-][0-9]{2}):?([0-9]{2})?"
+# Characters of a text that is no time, in messages.
+_LONG_TEXT = 40
 _YEAR_FIRST = (
     "write times year first, like 2024-01-31T15:00, or say how they are written: dayfirst=True for 31.01.2024 15:00, "
     "time_format='%m/%d/%Y %H:%M' for any other form."
@@ -148,14 +150,23 @@ def from_text(column: pl.Series, *, original: pl.Series | None = None, hint: str
         stamps = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
     stamps = stamps.alias(column.name)
     if (unread := stamps.is_null() & column.is_not_null()).any():
+        got, stray = stray_text(shown_text, unread)
         raise DataError(
-            f"The time column {column.name!r} must hold integers, dates or datetimes.",
-            got=f"the text {shown_text.filter(unread)[0]!r}",
-            hint=hint,
+            f"The time column {column.name!r} must hold integers, dates or datetimes.", got=got, hint=stray + hint
         )
     if (fine := fraction.str.contains(r"\.[0-9]{6}[0-9]*[1-9]").fill_null(value=False)).any():
         raise _too_fine(column.name, shown_text.filter(fine)[0])
     return _in_zone(stamps, offset)
+
+
+def stray_text(column: pl.Series, unread: pl.Series) -> tuple[str, str]:
+    """Describe the first text that was not read; also return the start of a hint if those before it were."""
+    row = int(unread.arg_max() or 0)
+    text = str(column[row])
+    shown_text = repr(text if len(text) <= _LONG_TEXT else f"{text[:_LONG_TEXT]}...")
+    if not column[:row].count():
+        return f"the text {shown_text}", ""
+    return f"the text {shown_text} in row {row + 1:,}", "if the file was cut there, copy it again; if not, "
 
 
 def _in_zone(stamps: pl.Series, offset: pl.Series) -> pl.Series:
