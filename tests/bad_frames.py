@@ -145,8 +145,8 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "future covariates that end too early": (
         lambda: with_heat().predict(future=future(2)),
-        "The covariate 'heat' must be known for all 3 steps to forecast. Got series 'a' with 2 of them. Hint: "
-        "pass future values up to 3 steps after 2024-01-01 05:00.",
+        "The covariate 'heat' must be known for all 3 steps to forecast. Got series 'a' with 2 of them, without "
+        "2024-01-01 08:00. Hint: pass future values of every step up to 2024-01-01 08:00.",
     ),
     "future covariates not given": (
         lambda: with_heat().predict(),
@@ -252,13 +252,13 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "steps that are regular in local time only": (
         lambda: to_panel(hours_from("2024-03-25", 40, "12h", "Europe/Berlin")),
         "Steps shorter than a day must be regular in UTC. Got steps of 12h that are regular only in Europe/Berlin "
-        "time: irregular in series 'a' at 2024-03-31 10:00 UTC. Hint: convert the times to regular steps in UTC, "
+        "time: irregular in series 'a' at 2024-03-31 12:00+02:00. Hint: convert the times to regular steps in UTC, "
         "or drop the zone.",
     ),
     "the same with freq= given": (
         lambda: to_panel(hours_from("2024-03-25", 40, "12h", "Europe/Berlin"), freq="12h"),
         "Steps shorter than a day must be regular in UTC. Got steps of 12h that are regular only in Europe/Berlin "
-        "time: irregular in series 'a' at 2024-03-31 10:00 UTC. Hint: convert the times to regular steps in UTC, "
+        "time: irregular in series 'a' at 2024-03-31 12:00+02:00. Hint: convert the times to regular steps in UTC, "
         "or drop the zone.",
     ),
     "days that are regular in UTC only": (

@@ -202,12 +202,20 @@ def test_an_empty_argument_is_refused_and_not_taken_for_the_current_folder(words
             "fit --covariates A,B first, or leave --future out.",
         ),
         ("set refit=True.", "set --refit."),
+        ("dayfirst=True reads the day, dayfirst=False the month.", "--dayfirst reads the day, --monthfirst the month."),
+        ("fit with past_covariates=[...].", "fit with --past-covariates A,B."),
+        ("on_bad warn forecasts every series.", "--on-bad warn forecasts every series."),
         ("check the path.", "check the path."),
     ],
 )
 def test_hints_are_in_the_words_of_the_command(hint: str, words: str) -> None:
     text = "A rule. Got freq='x' in a file. Hint: "
     assert cli.in_options(text + hint) == text + words
+
+
+@pytest.mark.parametrize("name", ["tz", "now", "stale", "flat", "gaps", "outlier", "level"])
+def test_a_rule_about_an_option_begins_with_the_option(name: str) -> None:
+    assert cli.in_options(f"{name} must be right. Got x. Hint: y.") == f"--{name} must be right. Got x. Hint: y."
 
 
 def test_a_wrong_file_gets_a_hint_that_the_command_understands(tmp_path: Path) -> None:

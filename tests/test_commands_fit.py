@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -119,11 +120,19 @@ def test_a_training_that_was_killed_resumes_bit_for_bit(monkeypatch: pytest.Monk
     assert Path("model.training").is_dir()
     assert not Path("model").exists()
     assert "Got checkpoints of another seed" in logsparse(*words, "--seed", 1).err
+    shutil.copytree("model.training", "other.training")
     done = logsparse(*words)
     assert done.code == 0, done.err
     assert "resuming the training in model.training" in done.err
     assert not Path("model.training").exists()
     assert same(weights("model"), weights("whole"))
+    # The next night has newer data: without --again, what was killed would stand in its way every night.
+    newer = [*words, "--until", "2024-01-04T12:00", "-o", "other"]
+    done = logsparse(*newer)
+    assert (done.code, "other data in other.training" in done.err, "fit --again" in done.err) == (2, True, True)
+    done = logsparse(*newer, "--again")
+    assert (done.code, "removed the unfinished training in other.training" in done.err) == (0, True), done.err
+    assert not Path("other.training").exists()
 
 
 def test_ctrl_c_saves_the_best_weights_and_the_same_command_resumes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ FIRST, FITTED = (datetime(year, 10, 24, tzinfo=BERLIN) for year in (2023, 2024))
 WEEK = [datetime(2024, 10, 24 + day, 6, tzinfo=BERLIN) for day in range(7)]
 CHANGE = 3
 """The morning of 27 October 2024, after the hour from 2 to 3 came twice."""
+TWICE = "2024-10-27 02:00:00 comes twice, first in summer time: the clock goes back; --offsets tells the two apart"
 HORIZON = 24
 WEEKS = 3 * 7 * 24
 """Hours before a morning that its file has."""
@@ -181,8 +182,17 @@ def test_every_morning_the_healthy_meters_are_forecast_and_the_others_listed(
     if fault is RENAMED:
         command = f"`logsparse check {place / 'meters.csv'} --model {place / 'model'}`"
         listed.append(f"1 of 50 series has findings: 1 new; {command} lists them")
+    if day == CHANGE - 1:
+        listed.insert(0, TWICE)
     assert _said(done) == listed
     assert forecast_meters(out, WEEK[day]) == expected
+
+
+def test_the_hour_that_comes_twice_can_be_told_apart(place: Path) -> None:
+    done, out = on_the_morning(place, CHANGE - 1, unchanged, "--offsets")
+    assert (done.code, _said(done)) == (0, [])
+    night = pl.read_csv(out).filter(pl.col("Zähler") == METERS[0], pl.col("Zeit").str.contains("27T02"))
+    assert night["Zeit"].to_list() == ["2024-10-27T02:00:00.000000+0200", "2024-10-27T02:00:00.000000+0100"]
 
 
 @pytest.mark.parametrize(
@@ -226,19 +236,20 @@ def test_a_meter_that_is_dead_for_longer_than_the_file_reaches_back_is_listed_wi
 def test_fail_writes_nothing(place: Path) -> None:
     done, out = on_the_morning(place, 1, stopped("Zähler 07", 50), "--on-bad", "fail")
     assert (done.code, done.out) == (2, "")
-    assert "No series may have a bad finding (on_bad is fail). Got Zähler 07: its last value is of" in done.err
+    assert "No series may have a bad finding (--on-bad is fail). Got Zähler 07: its last value is of" in done.err
     assert not out.exists()
     done, out = on_the_morning(place, 0, unchanged, "--on-bad", "fail")
     assert done.code == 0
     assert forecast_meters(out, WEEK[0]) == METERS
 
 
-def test_by_default_all_are_forecast_and_one_line_warns(place: Path) -> None:
+def test_by_default_all_are_forecast_and_one_line_warns_of_them(place: Path) -> None:
     done, out = on_the_morning(place, 2, replaced("Zähler 31", 36, 4.25))
     assert done.code == 0
     assert forecast_meters(out, WEEK[2]) == METERS
     assert "\n1 of 50 series has findings: 1 flat; `logsparse check" in f"\n{done.err}"
-    assert len(_said(done)) == 1
+    assert len(_said(done)) == 2
+    assert _said(done)[0] == TWICE
 
 
 def test_twenty_of_many_are_listed(place: Path) -> None:
@@ -267,5 +278,5 @@ def test_check_on_the_same_morning_says_the_same(place: Path) -> None:
 
 
 def test_another_word_is_refused(place: Path) -> None:
-    text = "on_bad must be warn, skip or fail. Got 'ignore'."
+    text = "--on-bad must be warn, skip or fail. Got 'ignore'."
     assert text in refusal("predict", place / "model", "-o", place / "x.csv", "--on-bad", "ignore")

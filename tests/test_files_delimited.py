@@ -193,3 +193,12 @@ def test_years_without_a_name_for_them_say_how_to_name_them(path: Path) -> None:
     path.write_text("Sales\n1\n2\n")
     with pytest.raises(DataError, match="Hint: add a column of times beside 'Sales'"):
         to_panel(path)
+
+
+def test_beside_decimal_commas_the_text_that_is_no_number_is_named(path: Path) -> None:
+    path.write_text("unique_id;ds;y\na;1;25,4\na;2;24,9 kWh\na;3;7\n")
+    with pytest.raises(DataError, match=r"'y' must hold numbers\. Got '24,9 kWh' in series 'a' at 2"):
+        to_panel(path)
+    path.write_text('unique_id,ds,y\na,1,1\na,2,"2,5"\n')
+    with pytest.raises(DataError, match="Got '2,5' in series 'a' at 2"):
+        to_panel(path)

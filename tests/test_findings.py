@@ -249,3 +249,21 @@ def test_the_shortest_series_pass(value: int) -> None:
 def test_a_wrong_threshold_is_refused(limits: dict[str, float], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         Rules(**limits)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("hours", [30, 60, 90, 110])
+def test_a_change_of_level_is_still_found_days_later(hours: int) -> None:
+    def unit(values: Values) -> None:
+        values[-hours:] *= 1000
+
+    (finding,) = found(changed(unit), outlier=1e9)
+    assert (finding.kind, finding.severity) == ("level", "warning")
+    assert f"in the {hours // DAY * DAY} steps from" in finding.text
+
+
+def test_weekends_and_holidays_at_half_the_level_are_no_change() -> None:
+    for days in range(12, 30):
+        values = meter(days=days)
+        off = np.isin(np.arange(days) % 7, (5, 6)) | (np.arange(days) == days - 3)
+        values *= np.repeat(np.where(off, 0.3, 1.0), DAY)
+        assert found(values) == [], days

@@ -39,3 +39,20 @@ def test_a_day_without_midnight_can_be_given_as_predict_writes_it() -> None:
     assert ahead["ds"].dt.hour.tolist() == [0, 0, 1, 0]
     panel = SeasonalNaive(4).fit(frame, covariates=["heat"]).forecast(future=ahead).panel
     assert panel.covariates["heat"][-4:].tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_a_missing_future_hour_is_named_on_the_clock_of_the_file() -> None:
+    times = pd.date_range("2024-10-26", periods=24, freq="h").astype(str)
+    frame = pd.DataFrame({"unique_id": "a", "ds": times, "y": 1.0, "heat": 1.0})
+    model = SeasonalNaive(6).fit(frame, covariates=["heat"], tz="Europe/Berlin")
+    ahead = _heat(6)
+    with pytest.raises(DataError, match=r"with 5 of them, without 2024-10-27 02:00\+01:00\. Hint: .* 04:00\+01:00\."):
+        model.predict(future=ahead.drop(index=3))
+    ahead.loc[1, "heat"] = np.nan
+    with pytest.raises(DataError, match=r"no value in series 'a' at 2024-10-27 01:00\+02:00\."):
+        model.predict(future=ahead)
+
+
+def _heat(hours: int) -> pd.DataFrame:
+    times = pd.date_range("2024-10-27", periods=hours, freq="h", tz="Europe/Berlin").tz_localize(None).astype(str)
+    return pd.DataFrame({"unique_id": "a", "ds": times, "heat": 1.0})

@@ -175,7 +175,7 @@ def test_the_picture_is_read_by_package_and_not_by_mention() -> None:
 
 def test_every_test_file_mirrors_a_source_file() -> None:
     names = {module(path).split(".")[-1] for path in FILES}
-    apart = {"docstrings", "layers", "readme", "reproduction", "contract", "examples", "padding"}
+    apart = {"docstrings", "layers", "readme", "reproduction", "contract", "examples", "padding", "benchmark_tasks"}
     found = {path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("test_*.py")}
     strays = {stem for stem in found - apart if not any(stem == name or stem.startswith(f"{name}_") for name in names)}
     assert strays == set(), "test_<file>.py or test_<file>_<part>.py"

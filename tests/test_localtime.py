@@ -120,7 +120,7 @@ def test_an_hour_written_once_in_autumn_is_summer_time_and_the_other_is_missing(
 def test_an_hour_written_three_times_is_refused() -> None:
     frame = local(instants(BERLIN, CHANGES[BERLIN][1]))
     third = frame[frame["ds"] == "2024-10-27 02:00"].tail(1)
-    with pytest.raises(DataError, match=r"must have one row per time.*2024-10-27 01:00 UTC"):
+    with pytest.raises(DataError, match=r"must have one row per time.*2024-10-27 02:00\+01:00"):
         to_panel(pd.concat([frame, third]), tz=BERLIN)
 
 

@@ -53,7 +53,9 @@ def test_any_other_text_is_refused_from_frames_and_csv_alike(text: str, tmp_path
     path = tmp_path / "one.csv"
     path.write_text(f"unique_id,ds,y\na,2024-01-30,1\na,{text},1\n")
     for data in (path, pl.DataFrame({"unique_id": "a", "ds": ["2024-01-30", text], "y": 1.0})):
-        with pytest.raises(DataError, match=rf"Got the text '{text}'. Hint: (write times year first|say how)"):
+        with pytest.raises(
+            DataError, match=rf"Got the text '{text}' in row 2\. Hint: .*(write times year first|say how)"
+        ):
             to_panel(data)
 
 
@@ -214,3 +216,13 @@ def test_dates_with_a_step_of_whole_days_stay_dates(freq: str | None) -> None:
     days = [date(2024, 1, 1) + timedelta(days=length * step) for step in range(3)]
     found = SeasonalNaive(2).fit(pl.DataFrame({"ds": days, "y": 1.0}), freq=freq).predict()["ds"]
     assert found.to_list() == [date(2024, 1, 1) + timedelta(days=length * step) for step in (3, 4)]
+
+
+def test_a_text_after_others_that_were_read_is_named_with_its_row() -> None:
+    column = pl.Series("ds", ["2024-01-01 00:00", "2024-01-01 01:00", "20" + 50 * "\0"])
+    with pytest.raises(
+        DataError, match=r"Got the text '20(.x00)+\.\.\.' in row 3\. Hint: if the file was cut there, copy"
+    ):
+        from_text(column)
+    with pytest.raises(DataError, match=r"Got the text 'x'\. Hint: write times year first"):
+        from_text(pl.Series("ds", [None, "x"]))

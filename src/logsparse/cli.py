@@ -42,11 +42,25 @@ EXAMPLES: dict[Callable[..., None], str] = {
 
 # Arguments of the library that are options of a command, with a value: `freq='15min'`, `quantiles=[0.1, 0.9]`, `freq=`.
 _OPTIONS = (
-    *("id_col", "time_col", "target_col", "freq", "covariates", "static", "tz", "time_format", "dayfirst"),
-    *("horizon", "context", "quantiles", "samples", "method", "until", "future", "on_bad", "minutes", "steps", "seed"),
-    *("windows", "step", "refit", "season", "length"),
+    *("id_col", "time_col", "target_col", "freq", "covariates", "past_covariates", "static"),
+    *(
+        "tz",
+        "time_format",
+        "dayfirst",
+        "horizon",
+        "context",
+        "quantiles",
+        "samples",
+        "method",
+        "until",
+        "future",
+        "on_bad",
+    ),
+    *("minutes", "steps", "seed", "windows", "step", "refit", "season", "length"),
 )
-_ARGUMENT = re.compile(rf"\b({'|'.join(_OPTIONS)})=('[^']*'|\[[^]]*\]|True|frame\b|[0-9.]*[0-9])?")
+_ARGUMENT = re.compile(rf"\b({'|'.join(_OPTIONS)})=('[^']*'|\[[^]]*\]|True|False|frame\b|[0-9.]*[0-9])?")
+# The same, and thresholds of check, where a rule begins with the name; `on_bad` is no word of its own anywhere.
+_NAMED = re.compile(r"^(?:tz|time_format|now|stale|flat|gaps|outlier|level)(?= must )|\bon_bad\b(?!=)")
 # What is left of a call then, such as fit(frame, --covariates A,B).
 _CALL = re.compile(r"\b(fit|predict|forecast|backtest)\((?:frame, )?(--[^)]*)\)")
 
@@ -110,12 +124,20 @@ def main() -> None:
 def in_options(text: str) -> str:
     """Return an error with its hint in the words of the command: `--id-col` for `id_col=`, `--freq 15min`."""
     rule, label, hint = text.rpartition(" Hint: ")
+    rule, hint = _NAMED.sub(_named, rule), _NAMED.sub(_named, hint)
     called = _CALL.sub(lambda call: f"{call[1].replace('forecast', 'predict')} {call[2]}", _ARGUMENT.sub(_option, hint))
     return rule + label + called
 
 
+def _named(argument: re.Match[str]) -> str:
+    name = argument[1] if argument.lastindex else argument[0]
+    return f"--{name.replace('_', '-')}"
+
+
 def _option(argument: re.Match[str]) -> str:
-    name, value = f"--{argument[1].replace('_', '-')}", argument[2] or ""
+    name, value = _named(argument), argument[2] or ""
+    if value == "False":
+        return {"--dayfirst": "--monthfirst"}.get(name, f"no {name}")
     plain = {"True": "", "frame": "FILE", "[...]": "A,B"}.get(
         value, value.strip("'[]").replace("', '", ",").replace(", ", ",")
     )

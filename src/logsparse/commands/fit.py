@@ -82,6 +82,9 @@ def fit(
     tz: Tz = None,
     time_format: TimeFormat = None,
     dayfirst: DayFirst = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="start over instead of resuming what a killed run left, as with new data")
+    ] = False,
 ) -> None:
     """Fit a model to DATA and save it as a folder: a network, which is trained, or another forecaster.
 
@@ -90,7 +93,7 @@ def fit(
     A training that was too short is saved, and a line on the error stream says so; the exit code is 4 if it took fewer
     than 5 % of its steps, as with --minutes too low. --steps plans fewer of them.
     """
-    from logsparse.commands.options import claim
+    from logsparse.commands.options import claim, start_over
     from logsparse.data.files import check_writable
     from logsparse.data.frame import to_panel
     from logsparse.data.times import clock_time
@@ -121,6 +124,8 @@ def fit(
         _fit_plainly(named(kind, _needed(horizon)), data, until, used, out)
         return
     folder = out.with_name(f"{out.name}.training")
+    if again:
+        start_over(folder)
     try:
         if origin is None:
             model = _new(kind, horizon, context, preset, settings)

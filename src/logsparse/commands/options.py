@@ -266,9 +266,21 @@ def claim(folder: Path, seeds: Iterable[int]) -> bool:
     return any(any(path.iterdir()) for path in folder.iterdir())
 
 
+def start_over(folder: Path) -> None:
+    """Remove the checkpoints that unfinished trainings left; raise DataError if one of them is still running."""
+    from logsparse.train.checkpoint import lock_seeds
+
+    left = [path for path in folder.glob("seed-*") if re.fullmatch(r"seed-\d+", path.name) and path.is_dir()]
+    with lock_seeds(folder, [int(path.name.removeprefix("seed-")) for path in left]):
+        for path in left:
+            shutil.rmtree(path)
+    if left:
+        say(f"removed the unfinished training in {folder}")
+
+
 def _foreign(folder: Path, found: str) -> DataError:
     return DataError(
         f"Checkpoints go to {folder}, which must be new or hold checkpoints of this training only.",
         got=found,
-        hint=f"repeat the earlier command to resume it, or remove {folder} to start over.",
+        hint=f"repeat the earlier command to resume it, or remove {folder} to start over (fit --again does).",
     )

@@ -56,11 +56,17 @@ def predict(
     draw: Annotated[
         Path | None, typer.Option(help=f"picture of the first {DRAWN} series, after their history: svg, png or pdf")
     ] = None,
+    offsets: Annotated[
+        bool, typer.Option("--offsets", help="write local times with their offset from UTC, as in 02:00+0100")
+    ] = False,
 ) -> None:
     """Forecast the next steps. They follow the end of DATA, or of the data that MODEL was fitted on.
 
     Exit codes: 0 if all series were forecast, 3 if --on-bad skip left out some, 2 for an error.
     """
+    from dataclasses import replace
+
+    from logsparse.data.localtime import in_zone
     from logsparse.params import steps_asked
     from logsparse.registry import load
 
@@ -77,6 +83,8 @@ def predict(
     levels, steps = forecaster.check_quantiles(asked), steps_asked(horizon, forecaster.horizon)
     past, health = forecaster.screened(None if data is None else source(data), cast("OnBad", on_bad))
     (forecast,) = forecaster.summaries([forecaster.history(past, future, steps, health.bad)], levels)
+    if offsets:
+        forecast = replace(forecast, panel=in_zone(forecast.panel))
     shown = forecast.first(steps)
     table = shown.table()
     write_table(table, out, format_)
@@ -92,6 +100,8 @@ def predict(
         ("columns", ", ".join(table.columns)),
     ]
     print_rows(rows, beside=out)
+    if (twice := times.filter(table.select(ids.name, times.name).is_duplicated())).len():
+        say(f"{twice.min()!s} comes twice, first in summer time: the clock goes back; --offsets tells the two apart")
     skipped = health.only("bad").reasons() if on_bad == "skip" else []
     for reason in skipped[:LISTED]:
         say(f"not forecast: {reason}")

@@ -218,6 +218,15 @@ def from_objects(name: str, listed: list[Any], *, ids: bool = False) -> pl.Serie
     return column
 
 
+def first_wrong(text: pl.Series) -> int:
+    """Return the position of the first text that is no number; one with a decimal comma only if no other is wrong."""
+    for column in (text.str.replace(",", ".", literal=True), text):
+        finite = column.cast(pl.Float64, strict=False).is_finite().fill_null(value=False)
+        if (wrong := column.is_not_null() & ~finite).any():
+            return int(wrong.arg_max() or 0)
+    return int(text.is_not_null().arg_max() or 0)
+
+
 def texts(name: str, values: list[Any]) -> pl.Series:
     """Return each value as Python writes it."""
     return pl.Series(name, [None if value is None else str(value) for value in values], pl.String)

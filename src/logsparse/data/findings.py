@@ -30,6 +30,8 @@ _SEASONS = 12
 _SHORTEST_SEASON = 6
 _SEASONS_OF_LEVEL = 4
 """Seasons before the last one that a change of level is measured against."""
+_SEASONS_OF_OLD_LEVEL = 8
+"""The same if the level changed earlier, and the season in which it did: days of every kind of a week."""
 _LARGE_CHANGE = 0.5
 _MOST = 0.5
 # Steps of a week or more: a season of them is a year, too long to wait for.
@@ -278,7 +280,7 @@ def _outlier(recent: _Recent) -> Iterator[Finding]:
 
 
 def _level(recent: _Recent) -> Iterator[Finding]:
-    """The mean of the last season is far from those of the seasons before it, compared with their own spread."""
+    """The mean of each of the last seasons is far from those of the seasons before, compared with their own spread."""
     season = recent.season
     seasons = recent.values_BT.shape[1] // season
     if seasons <= _SEASONS_OF_LEVEL:
@@ -287,18 +289,30 @@ def _level(recent: _Recent) -> Iterator[Finding]:
     observed_BK = (~np.isnan(blocks_BKT)).sum(2)
     mean_BK = np.nansum(blocks_BKT, axis=2) / np.maximum(observed_BK, 1)
     counts_BK = observed_BK >= season / 2
-    before_BK, last_B = counts_BK[:, :-1], mean_BK[:, -1]
+    named_B = np.zeros(len(mean_BK), bool)
+    # A level that changed some seasons ago is compared with those before that; the one in which it changed is left out.
+    for since in range(1, max(seasons - _SEASONS_OF_OLD_LEVEL, 1) + 1):
+        before = slice(0, seasons - since - (since > 1))
+        moved_B, usual_B = _moved(mean_BK, counts_BK, before, since, recent.rules.level)
+        for row in np.flatnonzero(moved_B & ~named_B).tolist():
+            mean, steps = mean_BK[row, -since:].mean(), since * season
+            text = f"a mean of {mean:g} in the {steps} steps from {{since}}, {usual_B[row]:g} before"
+            yield recent.finding(row, "level", "warning", steps - 1, text)
+        named_B |= moved_B
+
+
+def _moved(mean_BK: Doubles, counts_BK: Bools, before: slice, since: int, limit: float) -> tuple[Bools, Doubles]:
+    """Return whether each of the last `since` seasons is far from those `before`, and the mean of the latter."""
+    before_BK, last_BK = counts_BK[:, before], mean_BK[:, -since:]
     number_B = np.maximum(before_BK.sum(1), 1)
-    usual_B = np.where(before_BK, mean_BK[:, :-1], 0).sum(1) / number_B
-    away_BK = np.where(before_BK, mean_BK[:, :-1] - usual_B[:, None], 0)
+    usual_B = np.where(before_BK, mean_BK[:, before], 0).sum(1) / number_B
+    away_BK = np.where(before_BK, mean_BK[:, before] - usual_B[:, None], 0)
     spread_B = np.sqrt((away_BK**2).sum(1) / number_B)
-    change_B = np.abs(last_B - usual_B)
+    change_B = np.abs(last_BK - usual_B[:, None]).min(1)
     # Half its size as well: a steady series may move by many of its small deviations without a cause.
-    moved_B = (change_B > recent.rules.level * spread_B) & (change_B > _LARGE_CHANGE * np.abs(usual_B))
-    known_B = counts_BK[:, -1] & (before_BK.sum(1) >= _SEASONS_OF_LEVEL) & (usual_B != 0)
-    for row in np.flatnonzero(moved_B & known_B).tolist():
-        text = f"a mean of {last_B[row]:g} in the {season} steps from {{since}}, {usual_B[row]:g} before"
-        yield recent.finding(row, "level", "warning", season - 1, text)
+    moved_B = (change_B > limit * spread_B) & (change_B > _LARGE_CHANGE * np.abs(usual_B))
+    known_B = counts_BK[:, -since:].all(1) & (before_BK.sum(1) >= _SEASONS_OF_LEVEL) & (usual_B != 0)
+    return moved_B & known_B, usual_B
 
 
 _RULES: tuple[Callable[[_Recent], Iterator[Finding]], ...] = (_flat, _outlier)

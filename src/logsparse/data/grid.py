@@ -19,10 +19,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from logsparse.data.calendar import DAY, SECOND, Freq, Ints, Step, every_other_business_day, infer
-from logsparse.data.columns import from_objects, texts, unique_names
+from logsparse.data.columns import first_wrong, from_objects, texts, unique_names
 from logsparse.data.files import BYTES_PER_CELL, check_memory, collect, collect_whole, reading, scan, schema_of
 from logsparse.data.panel import Floats, SeriesId, Static
-from logsparse.data.times import READER_ERRORS, instants, to_days, zoned
+from logsparse.data.times import READER_ERRORS, instants, show_time, to_days, zoned
 from logsparse.errors import DataError, StepUnknownError
 from logsparse.process import refuse_forked
 
@@ -185,14 +185,14 @@ class Rows:
     order: Ints
     codes: Ints
     times: Ints
-    clock: str = ""
-    """Suffix of times in messages: ` UTC` if they were read in another zone."""
+    zone: str | None = None
+    """Zone that times have in messages, with their offset; None if they are shown as they are."""
 
     def first(self, where: NDArray[np.bool_], freq: Freq, how: str = "in") -> str:
         """Describe the first row that `where` marks, for a message."""
         row = int(np.argmax(where))
         series = f"{how} series {self.ids[self.codes[row]]!r} " if self.ids else ""
-        return f"{series}at {freq.show(int(self.times[row]))}{self.clock}"
+        return f"{series}at {show_time(freq, int(self.times[row]), self.zone)}"
 
     @property
     def begins(self) -> Ints:
@@ -237,7 +237,7 @@ def place_on_grid(
     column, zone = instants(stamps)
     dates = column.dtype.is_temporal()
     times = (column.cast(pl.Datetime("us")) if dates else column).to_numpy().astype(np.int64)
-    rows = _sorted_rows(ids, codes, times, " UTC" if zone not in (None, "UTC") else "")
+    rows = _sorted_rows(ids, codes, times, zone)
     same = (np.diff(rows.times) == 0) & (np.diff(rows.codes) == 0)
     if same.any():
         at = rows.first(np.append(False, same), Freq("tick" if dates else "index", 1), "for")
@@ -273,12 +273,12 @@ def _clock_went_back(repeated: Ints) -> bool:
     return bool(changes and (repeated % DAY < 4 * 3600 * SECOND).all())
 
 
-def _sorted_rows(ids: tuple[SeriesId, ...], codes: Ints, times: Ints, clock: str) -> Rows:
+def _sorted_rows(ids: tuple[SeriesId, ...], codes: Ints, times: Ints, zone: str | None) -> Rows:
     rising = (np.diff(codes) > 0) | ((np.diff(codes) == 0) & (np.diff(times) > 0))
     if rising.all():
-        return Rows(ids, np.arange(times.size), codes, times, clock)
+        return Rows(ids, np.arange(times.size), codes, times, zone)
     order = pl.DataFrame({"c": codes, "t": times}).select(pl.arg_sort_by("c", "t")).to_series().to_numpy()
-    return Rows(ids, order, codes[order], times[order], clock)
+    return Rows(ids, order, codes[order], times[order], zone)
 
 
 def _choose_clock(rows: Rows, freq: Freq | None, zone: str, *, given: bool) -> tuple[Rows, Freq | None]:
@@ -286,7 +286,7 @@ def _choose_clock(rows: Rows, freq: Freq | None, zone: str, *, given: bool) -> t
     in_utc = freq is not None and not freq.counts_days and not _nearly_days(freq) and not rows.off_grid(freq).any()
     if in_utc:
         return rows, freq
-    wall = replace(rows, times=to_days(rows.times, zone, rows.codes), clock="")
+    wall = replace(rows, times=to_days(rows.times, zone, rows.codes), zone=None)
     rising = bool((np.diff(wall.times)[np.diff(rows.codes) == 0] > 0).all())
     local = freq if given or not rising else infer(wall.times, wall.codes, dates=True)
     if local is None or local.counts_days or (freq is not None and freq.counts_days):
@@ -377,9 +377,7 @@ def read_numbers(column: pl.Series, rows: Rows, freq: Freq, *, in_order: bool = 
     """Return finite float32 in the order of `rows`, NaN if missing; `in_order`: the table already has that order."""
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean or column.null_count() == len(column)):
         text = as_text(column)
-        finite = text.cast(pl.Float64, strict=False).is_finite().fill_null(value=False)
-        wrong = (text.is_not_null() & ~finite).to_numpy()
-        row = int(np.argmax(wrong if wrong.any() else text.is_not_null().to_numpy()))
+        row = first_wrong(text)
         raise DataError(
             f"The column {column.name!r} must hold numbers.",
             got=f"{text[row]!r} {rows.first(rows.order == row, freq)}",

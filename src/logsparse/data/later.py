@@ -20,7 +20,7 @@ from logsparse.data.frame import Data, read_as, time_column
 from logsparse.data.grid import Rows, number_series, read_category, read_covariate, read_numbers, scan_native
 from logsparse.data.localtime import read_times, with_clock
 from logsparse.data.panel import Floats, Panel, SeriesId, Static
-from logsparse.data.times import on_clock
+from logsparse.data.times import on_clock, show_time
 from logsparse.errors import ConfigError, DataError, MissingColumnsError, StepUnknownError
 
 # S series of the panel, N new series
@@ -169,7 +169,8 @@ def _starts(panel: Panel, new: NewSeries) -> Ints:
     for number in np.flatnonzero(first_N == np.iinfo(np.int64).max)[:1].tolist():
         raise DataError(
             "A series without a history must have its steps to forecast in the future.",
-            got=f"rows of series {new.ids[number]!r} up to {panel.freq.show(int(latest))}, the end of the data, only",
+            got=f"rows of series {new.ids[number]!r} up to "
+            f"{show_time(panel.freq, int(latest), panel.origin.zone)}, the end of the data, only",
             hint="pass its rows after that time, or its values as history.",
         )
     # Weekly series may begin on different days: any phase that the panel has will do.
@@ -179,7 +180,7 @@ def _starts(panel: Panel, new: NewSeries) -> Ints:
         raise DataError(
             "Future values must lie on the steps to forecast.",
             got=f"a time off the grid of {panel.freq} in series {new.ids[number]!r} "
-            f"at {panel.freq.show(int(first_N[number]))}",
+            f"at {show_time(panel.freq, int(first_N[number]), panel.origin.zone)}",
             hint="write the times as predict() returns them.",
         )
     return first_N
@@ -242,7 +243,8 @@ def join_future(panel: Panel, future: Data | None, horizon: int, **columns: Unpa
     indptr = np.concatenate([[0], np.cumsum(panel.lengths + horizon)])
     seen = np.concatenate([np.arange(b, b + n) for b, n in zip(indptr[:-1], panel.lengths, strict=True)])
     source = np.concatenate([np.arange(b, b + n) for b, n in zip(panel.indptr[:-1], panel.lengths, strict=True)])
-    rows = Rows(panel.ids, known.row, known.series, panel.freq.add(panel.ends()[known.series], known.ahead + 1))
+    times = panel.freq.add(panel.ends()[known.series], known.ahead + 1)
+    rows = Rows(panel.ids, known.row, known.series, times, panel.origin.zone)
     cells = indptr[known.series] + panel.lengths[known.series] + known.ahead
 
     def extend(old: Floats, ahead: Floats | None = None) -> Floats:
@@ -281,7 +283,7 @@ def _within(panel: Panel, table: pl.DataFrame, horizon: int, spec: ColumnSpec, *
         numbers = _number(panel, ids)[codes][late]
         series, row = numbers[numbers >= 0], late[numbers >= 0]
     times = on_clock(panel, stamps[row], series)
-    rows = Rows(panel.ids, row, series, times)
+    rows = Rows(panel.ids, row, series, times, panel.origin.zone)
     ahead = panel.freq.steps(panel.starts[series], times) - panel.lengths[series]
     off = panel.freq.add(panel.starts[series], panel.lengths[series] + ahead) != times
     if (off_grid := off & (times > panel.ends()[series]) & (ahead < horizon)).any():
@@ -327,8 +329,13 @@ def _refuse_unknown(panel: Panel, names: list[str], given: Rows, horizon: int) -
             )
         if unknown.any():
             short = int(np.argmax(unknown.any(axis=1)))
+            steps = np.array([int(np.argmax(unknown[short])), horizon - 1]) + 1
+            first, last = (
+                show_time(panel.freq, int(time), panel.origin.zone)
+                for time in panel.freq.add(np.repeat(panel.ends()[short], 2), steps)
+            )
             raise DataError(
                 f"The covariate {name!r} must be known for all {horizon} steps to forecast.",
-                got=f"series {panel.ids[short]!r} with {horizon - int(unknown[short].sum())} of them",
-                hint=f"pass future values up to {horizon} steps after {panel.freq.show(int(panel.ends()[short]))}.",
+                got=f"series {panel.ids[short]!r} with {horizon - int(unknown[short].sum())} of them, without {first}",
+                hint=f"pass future values of every step up to {last}.",
             )

@@ -26,6 +26,7 @@ from logsparse.data.times import (
     instants,
     looks_like_times,
     other_clock,
+    stray_text,
     to_wall,
 )
 from logsparse.errors import ConfigError, DataError
@@ -106,10 +107,12 @@ def _parsed(column: pl.Series, spec: ColumnSpec) -> pl.Series:
     if spec.time_format is not None:
         stamps = _by_format(text, spec.time_format).alias(column.name)
         if (unread := stamps.is_null() & column.is_not_null()).any():
+            shown_text, stray = stray_text(column, unread)
             raise DataError(
                 f"The times in {column.name!r} must be written as time_format says.",
-                got=f"the text {column.filter(unread)[0]!r} and time_format={spec.time_format!r}",
-                hint="describe the whole text: %d day, %m month, %Y year, %H hour, %M minute, %S second, %z offset.",
+                got=f"{shown_text} and time_format={spec.time_format!r}",
+                hint=f"{stray}describe the whole text: %d day, %m month, %Y year, %H hour, %M minute, %S second, "
+                "%z offset.",
             )
         return stamps
     if spec.dayfirst is not None:

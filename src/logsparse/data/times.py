@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logsparse.data.calendar import DAY, FARTHEST, Ints
+from logsparse.data.calendar import DAY, FARTHEST, Freq, Ints
 from logsparse.data.panel import Panel
 from logsparse.errors import ConfigError, DataError, is_whole, shown, suggest
 
@@ -31,6 +31,8 @@ _TEXT = (
     r"(?:[T ]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(\.[0-9]+)?)?(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?$"
 )
 _FIXED = r"(?:UTC|GMT)?([+-][0-9]{2}):?([0-9]{2})?"
+# Characters of a text that is no time, in messages.
+_LONG_TEXT = 40
 _YEAR_FIRST = (
     "write times year first, like 2024-01-31T15:00, or say how they are written: dayfirst=True for 31.01.2024 15:00, "
     "time_format='%m/%d/%Y %H:%M' for any other form."
@@ -162,16 +164,14 @@ def from_text(column: pl.Series, *, original: pl.Series | None = None, hint: str
 
 def _unread(column: pl.Series, unread: pl.Series, hint: str | None) -> DataError:
     """Return the error for text that is no time: a row that differs from the others, or a form that can be named."""
-    text, row = column.filter(unread)[0], int(unread.arg_max() or 0)
-    read = column.count() - int(unread.sum())
     rule = f"The time column {column.name!r} must hold integers, dates or datetimes."
+    got, stray = stray_text(column, unread)
+    read = column.count() - int(unread.sum())
     if read > unread.sum():
-        return DataError(
-            rule, got=f"the text {text!r} in row {row + 1}", hint=f"drop or correct it: {read:,} other rows are read."
-        )
-    form = form_of(text)
+        return DataError(rule, got=got, hint=f"{stray}drop or correct it: {read:,} other rows are read.")
+    form = form_of(str(column.filter(unread)[0]))
     named = f"say how they are written, if this is their form: time_format={form!r}." if form else _YEAR_FIRST
-    return DataError(rule, got=f"the text {text!r}", hint=hint or named)
+    return DataError(rule, got=got, hint=stray + (hint or named))
 
 
 def form_of(text: str) -> str | None:
@@ -182,6 +182,16 @@ def form_of(text: str) -> str | None:
         if written.str.strptime(kind, form, strict=False)[0] is not None:
             return form
     return None
+
+
+def stray_text(column: pl.Series, unread: pl.Series) -> tuple[str, str]:
+    """Describe the first text that was not read; also return the start of a hint if those before it were."""
+    row = int(unread.arg_max() or 0)
+    text = str(column[row])
+    shown_text = repr(text if len(text) <= _LONG_TEXT else f"{text[:_LONG_TEXT]}...")
+    if not column[:row].count():
+        return f"the text {shown_text}", ""
+    return f"the text {shown_text} in row {row + 1:,}", "if the file was cut there, copy it again; if not, "
 
 
 def _in_zone(stamps: pl.Series, offset: pl.Series) -> pl.Series:
@@ -221,6 +231,17 @@ def _microseconds(offset: str | None) -> int | None:
 
 def _too_fine(name: str, text: str) -> DataError:
     return DataError(f"Times in {name!r} must be whole microseconds.", got=text, hint="round them first.")
+
+
+def show_time(freq: Freq, time: int, zone: str | None) -> str:
+    """Format a time for messages; one that was read in a zone as its local time with the offset, which is unambiguous.
+
+    Steps of whole days count local time already.
+    """
+    if zone is None or zone == "UTC" or freq.kind == "index" or freq.counts_days:
+        return freq.show(time)
+    local = pl.Series([time]).cast(pl.Datetime("us", "UTC")).dt.convert_time_zone(zone)[0]
+    return str(local.isoformat(" ", "auto" if local.second or local.microsecond else "minutes"))
 
 
 def to_wall(utc: Ints, zone: str) -> Ints:

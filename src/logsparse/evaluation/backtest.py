@@ -18,7 +18,7 @@ from logsparse.data.frame import Data, to_panel
 from logsparse.data.grid import to_native
 from logsparse.data.localtime import in_zone
 from logsparse.data.panel import Floats, Panel, SeriesId, Static
-from logsparse.data.times import When, clock_time, stamps
+from logsparse.data.times import When, clock_time, show_time, stamps
 from logsparse.errors import ConfigError, DataError, shown, whole
 from logsparse.evaluation.metrics import MEAN, quantile_columns
 from logsparse.forecast import Forecast, Forecaster
@@ -290,8 +290,8 @@ def _refuse_seen(ends: Mapping[SeriesId, int], first: Panel) -> None:
         if ends.get(name, cutoff) > cutoff:
             raise DataError(
                 "A backtest must begin after the model's training ended.",
-                got=f"series {name!r}: trained up to {first.freq.show(ends[name])}; "
-                f"first cutoff {first.freq.show(cutoff)}",
+                got=f"series {name!r}: trained up to {show_time(first.freq, ends[name], first.origin.zone)}; "
+                f"first cutoff {show_time(first.freq, cutoff, first.origin.zone)}",
                 hint="fit with until= an earlier time, or test with refit=True.",
             )
 

@@ -12,7 +12,7 @@ from logsparse.data.frame import Data, with_empty
 from logsparse.data.health import Health, against, unlike
 from logsparse.data.later import read_with
 from logsparse.data.panel import Panel
-from logsparse.data.times import When, clock_time
+from logsparse.data.times import When, clock_time, show_time
 from logsparse.errors import ConfigError, LogsparseError, NotFittedError, shown
 from logsparse.forecast import Forecaster
 from logsparse.registry import load
@@ -118,5 +118,5 @@ def _on_clock(panel: Panel, now: When) -> int:
         raise ConfigError(
             "now must be a time of the kind that the data have.",
             got=shown(now),
-            hint=f"write it like {panel.freq.show(int(panel.ends().max()))}.",
+            hint=f"write it like {show_time(panel.freq, int(panel.ends().max()), panel.origin.zone)}.",
         ) from error

@@ -328,10 +328,11 @@ class Training:
 
     def _raise_changed(self, folder: Path, changed: Sequence[str]) -> NoReturn:
         limit = " (minutes are --minutes of fit, --budget of reproduce)" if "minutes" in str(changed) else ""
+        by_command = " (`logsparse fit --again` does)" if folder.parent.suffix == ".training" else ""
         raise TrainingError(
             "A training is resumed with the data and settings it was started with.",
             got=f"{', '.join(changed)} in {folder}",
-            hint=f"use those it was started with{limit}, or remove the folder to start again.",
+            hint=f"use those it was started with{limit}, or remove the folder to start again{by_command}.",
         )
 
     def _restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
