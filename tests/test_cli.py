@@ -201,6 +201,7 @@ def test_an_empty_argument_is_refused_and_not_taken_for_the_current_folder(words
             "fit --covariates A,B first, or leave --future out.",
         ),
         ("set refit=True.", "set --refit."),
+        ("those of the past are fit(past_covariates=[...]).", "those of the past are fit --past-covariates A,B."),
         ("check the path.", "check the path."),
     ],
 )

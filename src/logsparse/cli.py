@@ -41,7 +41,8 @@ EXAMPLES: dict[Callable[..., None], str] = {
 
 # Arguments of the library that are options of a command, with a value: `freq='15min'`, `quantiles=[0.1, 0.9]`, `freq=`.
 _OPTIONS = (
-    *("id_col", "time_col", "target_col", "freq", "covariates", "static", "tz", "time_format", "dayfirst"),
+    *("id_col", "time_col", "target_col", "freq", "tz", "time_format", "dayfirst"),
+    *("past_covariates", "covariates", "static"),
     *("horizon", "context", "quantiles", "samples", "method", "until", "future", "on_bad", "minutes", "steps", "seed"),
     *("windows", "step", "refit", "season", "length"),
 )

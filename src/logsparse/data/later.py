@@ -12,6 +12,7 @@ from typing import NoReturn, Unpack
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from logsparse.data.calendar import Ints
 from logsparse.data.columns import Columns, ColumnSpec, require
@@ -113,6 +114,8 @@ def find_new(panel: Panel, known: Collection[SeriesId], future: Data, **columns:
     ids, codes = number_series(table, spec.id_col)
     there, kinds = {*panel.ids, *known}, {type(name) for name in panel.ids}
     new = [number for number, name in enumerate(ids) if name not in there and type(name) in kinds]
+    # The order of the rows must not matter: a what-if compares two frames series by series, with the same draws.
+    new.sort(key=lambda number: (str(type(ids[number])), ids[number]))
     if not new and panel.static and not there & set(ids):
         raise DataError(
             "Future values must belong to the series to forecast, or to new ones.",
@@ -329,6 +332,23 @@ def _refuse_unknown(panel: Panel, names: list[str], given: Rows, horizon: int) -
             short = int(np.argmax(unknown.any(axis=1)))
             raise DataError(
                 f"The covariate {name!r} must be known for all {horizon} steps to forecast.",
-                got=f"series {panel.ids[short]!r} with {horizon - int(unknown[short].sum())} of them",
-                hint=f"pass future values up to {horizon} steps after {panel.freq.show(int(panel.ends()[short]))}.",
+                **_lacking(panel, short, unknown[short]),
             )
+
+
+def _lacking(panel: Panel, series: int, unknown_H: NDArray[np.bool_]) -> dict[str, str]:
+    """Return what an error says of a series without future rows, with a row missing between others, or with too few."""
+    name, horizon, end = panel.ids[series], len(unknown_H), panel.ends()[series]
+    first = int(np.argmax(unknown_H))
+    if unknown_H.all():
+        return {
+            "got": f"no rows of series {name!r}",
+            "hint": "add them; to forecast other series only, pass the history of these alone beside future=frame.",
+        }
+    if not unknown_H[first:].all():
+        when = panel.freq.show(int(panel.freq.add(end, first + 1)))
+        return {"got": f"no row of series {name!r} at {when}", "hint": "add that row."}
+    return {
+        "got": f"series {name!r} with {first} of them",
+        "hint": f"pass future values up to {horizon} steps after {panel.freq.show(int(end))}.",
+    }
