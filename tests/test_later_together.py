@@ -190,8 +190,9 @@ def test_what_if_refuses_an_item_that_only_one_future_has(trained: ls.LogSparse)
 def test_the_totals_of_a_what_if_are_of_the_library_of_the_data(trained: ls.LogSparse) -> None:
     found = ls.what_if(trained, BOTH.to_pandas(), BOTH.to_pandas(), data=PAST.to_pandas(), quantiles=[0.5])
     assert type(found.totals()) is type(found.frame()) is type(PAST.to_pandas())
-    labels = [text.get_text() for text in found.plot("new").axes[0].get_legend().get_texts()]
-    assert "history" not in labels
+    legend = found.plot("new").axes[0].get_legend()
+    assert legend
+    assert "history" not in [text.get_text() for text in legend.get_texts()]
 
 
 @pytest.mark.parametrize(

@@ -346,7 +346,7 @@ def _lacking(panel: Panel, series: int, unknown_H: NDArray[np.bool_]) -> dict[st
             "hint": "add them; to forecast other series only, pass the history of these alone beside future=frame.",
         }
     if not unknown_H[first:].all():
-        when = panel.freq.show(int(panel.freq.add(end, first + 1)))
+        when = panel.freq.show(int(panel.freq.add(end, np.array(first + 1))))
         return {"got": f"no row of series {name!r} at {when}", "hint": "add that row."}
     return {
         "got": f"series {name!r} with {first} of them",
