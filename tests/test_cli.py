@@ -205,6 +205,7 @@ def test_an_empty_argument_is_refused_and_not_taken_for_the_current_folder(words
         ("dayfirst=True reads the day, dayfirst=False the month.", "--dayfirst reads the day, --monthfirst the month."),
         ("fit with past_covariates=[...].", "fit with --past-covariates A,B."),
         ("on_bad warn forecasts every series.", "--on-bad warn forecasts every series."),
+        ("those of the past are fit(past_covariates=[...]).", "those of the past are fit --past-covariates A,B."),
         ("check the path.", "check the path."),
     ],
 )

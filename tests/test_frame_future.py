@@ -46,7 +46,7 @@ def test_a_missing_future_hour_is_named_on_the_clock_of_the_file() -> None:
     frame = pd.DataFrame({"unique_id": "a", "ds": times, "y": 1.0, "heat": 1.0})
     model = SeasonalNaive(6).fit(frame, covariates=["heat"], tz="Europe/Berlin")
     ahead = _heat(6)
-    with pytest.raises(DataError, match=r"with 5 of them, without 2024-10-27 02:00\+01:00\. Hint: .* 04:00\+01:00\."):
+    with pytest.raises(DataError, match=r"no row of series 'a' at 2024-10-27 02:00\+01:00\. Hint: add that row\."):
         model.predict(future=ahead.drop(index=3))
     ahead.loc[1, "heat"] = np.nan
     with pytest.raises(DataError, match=r"no value in series 'a' at 2024-10-27 01:00\+02:00\."):

@@ -184,7 +184,7 @@ def test_a_new_series_is_refused(quick: ls.LogSparse, name: str) -> None:
 def test_a_new_series_must_have_all_its_covariates(trained: ls.LogSparse) -> None:
     rows = pl.concat([ahead(OLD), ahead(NEW).filter(pl.col("ds") < pl.lit(DAYS[85]))]).drop("y")
     with pytest.raises(
-        ls.DataError, match=r"'promo' must be known for all 10 steps .* Got series 'new-small-0' with 5 of"
+        ls.DataError, match=r"'promo' must be known for all 10 steps .* Got series 'new-large-0' with 5 of"
     ):
         trained.predict(future=rows)
 
@@ -192,7 +192,7 @@ def test_a_new_series_must_have_all_its_covariates(trained: ls.LogSparse) -> Non
 def test_models_that_cannot_forecast_a_new_series_refuse_it_by_name() -> None:
     naive = SeasonalNaive(10).fit(past(OLD), covariates=["promo"])
     rule = (
-        "SeasonalNaive must be given the history of every series. Got series 'new-small-0' and 11 more among the "
+        "SeasonalNaive must be given the history of every series. Got series 'new-large-0' and 11 more among the "
         "future values only. Hint: fit LogSparse with static=[...]; or pass the history of that series."
     )
     with pytest.raises(ls.DataError, match=re.escape(rule)):

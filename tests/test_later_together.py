@@ -173,3 +173,44 @@ def test_several_models_are_compared_on_words_and_covariates_of_the_past(trained
     found = ls.backtest([trained, ls.SeasonalNaive(HORIZON)], ALL, windows=1, **NAMES, **ROLES)
     best = ls.score(found, **NAMES)["model"][0]
     assert best == "LogSparse"
+
+
+def test_what_if_compares_new_items_whatever_the_order_of_the_rows(trained: ls.LogSparse) -> None:
+    two = pl.concat([BOTH, NEW.with_columns(sku=pl.lit("newer"))])
+    totals = ls.what_if(trained, two, two.reverse(), quantiles=[0.5]).totals()
+    assert totals["difference"].to_list() == [0] * len(totals)
+
+
+def test_what_if_refuses_an_item_that_only_one_future_has(trained: ls.LogSparse) -> None:
+    text = r"Both futures must have the same new series, from the same time on. Got series 'new', which differs"
+    with pytest.raises(ls.DataError, match=text):
+        ls.what_if(trained, BOTH.filter(pl.col("sku") != "new"), BOTH)
+
+
+def test_the_totals_of_a_what_if_are_of_the_library_of_the_data(trained: ls.LogSparse) -> None:
+    found = ls.what_if(trained, BOTH.to_pandas(), BOTH.to_pandas(), data=PAST.to_pandas(), quantiles=[0.5])
+    assert type(found.totals()) is type(found.frame()) is type(PAST.to_pandas())
+    legend = found.plot("new").axes[0].get_legend()
+    assert legend
+    assert "history" not in [text.get_text() for text in legend.get_texts()]
+
+
+@pytest.mark.parametrize(
+    ("left_out", "text"),
+    [
+        (pl.col("date") == pl.col("date").min(), r"Got no row of series 's0' at 20.* Hint: add that row"),
+        (pl.lit(True), r"Got no rows of series 's0'. Hint: add them; to forecast other series only, pass the history"),
+    ],
+)
+def test_a_hole_in_the_plan_is_named(trained: ls.LogSparse, left_out: pl.Expr, text: str) -> None:
+    with pytest.raises(ls.DataError, match=text):
+        trained.predict(future=BOTH.filter(~((pl.col("sku") == "s0") & left_out)))
+
+
+@pytest.mark.parametrize("written", ["{:.2f} €", "$ {:.2f}", "1.000,{:.0f}"])
+def test_prices_with_a_currency_or_a_comma_are_not_taken_for_words(written: str) -> None:
+    days = pl.date_range(pl.date(2024, 1, 1), pl.date(2024, 3, 1), "1d", eager=True)
+    price = [written.format(2 + number % 7) for number in range(len(days))]
+    frame = pl.DataFrame({"unique_id": "a", "ds": days, "y": 1.0, "price": price})
+    with pytest.raises(ls.DataError, match=r"The column 'price' must hold numbers. Got "):
+        ls.to_panel(frame, covariates=["price"])

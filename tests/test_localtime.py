@@ -332,7 +332,7 @@ def test_periods_of_pandas_are_read() -> None:
 
 def test_a_total_below_the_months_is_refused_with_its_row() -> None:
     frame = pl.DataFrame({"Month": ["2020-01", "2020-02", "2020-03", "Total"], "Sales": [1.0, 2.0, 3.0, 6.0]})
-    with pytest.raises(DataError, match=r"Got the text 'Total' in row 4. Hint: drop or correct it: 3 other rows are"):
+    with pytest.raises(DataError, match=r"Got the text 'Total' in row 4. Hint: .*drop or correct it: 3 other rows are"):
         to_panel(frame)
 
 

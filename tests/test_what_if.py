@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import polars as pl
 import pytest
@@ -80,3 +82,15 @@ def test_what_cannot_be_asked_is_refused(model: ls.LogSparse, frame: pl.DataFram
         ls.what_if(future, future, future)  # type: ignore[arg-type]
     with pytest.raises(ls.ConfigError, match=r"name one such as .s0."):
         ls.what_if(model, future, cheaper(future)).plot("S1")
+
+
+def test_the_dates_below_the_picture_do_not_touch(model: ls.LogSparse, frame: pl.DataFrame) -> None:
+    figure = ls.what_if(model, future_of(frame), future_of(frame)).plot("s1", history=150)
+    figure.draw_without_rendering()
+    boxes = [
+        label.get_window_extent()
+        for label in figure.axes[1].get_xticklabels()
+        if label.get_text() and label.get_visible()
+    ]
+    assert len(boxes) > 2
+    assert all(one.x1 < other.x0 for one, other in pairwise(boxes))

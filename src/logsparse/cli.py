@@ -42,21 +42,10 @@ EXAMPLES: dict[Callable[..., None], str] = {
 
 # Arguments of the library that are options of a command, with a value: `freq='15min'`, `quantiles=[0.1, 0.9]`, `freq=`.
 _OPTIONS = (
-    *("id_col", "time_col", "target_col", "freq", "covariates", "past_covariates", "static"),
-    *(
-        "tz",
-        "time_format",
-        "dayfirst",
-        "horizon",
-        "context",
-        "quantiles",
-        "samples",
-        "method",
-        "until",
-        "future",
-        "on_bad",
-    ),
-    *("minutes", "steps", "seed", "windows", "step", "refit", "season", "length"),
+    *("id_col", "time_col", "target_col", "freq", "tz", "time_format", "dayfirst"),
+    *("past_covariates", "covariates", "static"),
+    *("horizon", "context", "quantiles", "samples", "method", "until", "future", "on_bad", "minutes", "steps", "seed"),
+    *("windows", "step", "refit", "season", "length"),
 )
 _ARGUMENT = re.compile(rf"\b({'|'.join(_OPTIONS)})=('[^']*'|\[[^]]*\]|True|False|frame\b|[0-9.]*[0-9])?")
 # The same, and thresholds of check, where a rule begins with the name; `on_bad` is no word of its own anywhere.

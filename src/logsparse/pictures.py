@@ -221,8 +221,11 @@ def draw_what_if(
     history: tuple[Any, Any], times_H: Any, levels: Sequence[float], quantiles_2QH: Any, means_2H: Any, title: str
 ) -> Figure:
     """Draw the unchanged and the changed forecast after the history; below, the difference of their means."""
+    from logsparse.canvas import label_times
+
     figure, (above, below) = new_panels((8, 4.4), (3, 1))
-    above.plot(*history, color=INK, linewidth=1.2, label="history")
+    if len(history[0]):
+        above.plot(*history, color=INK, linewidth=1.2, label="history")
     outer = bool(len(levels) > 1 and np.isclose(levels[0] + levels[-1], 1))
     both = zip(("unchanged", "changed"), (FORECAST, TRUTH), quantiles_2QH, means_2H, strict=True)
     for name, color, quantiles_QH, mean_H in both:
@@ -241,6 +244,7 @@ def draw_what_if(
     below.axhline(0, color=INK, linewidth=0.8)
     below.plot(times_H, means_2H[1] - means_2H[0], color=START, linewidth=1.6, drawstyle="steps-mid")
     below.set_ylabel("difference", fontsize=8)
+    label_times(below, times_H)
     above.set_title(title, loc="left", fontsize=10, parse_math=False)
     above.legend(frameon=False, ncols=5, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1.08), borderaxespad=0)
     return figure

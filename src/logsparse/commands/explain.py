@@ -87,7 +87,7 @@ def _what_if(
     if draw is not None:
         say(f"wrote {draw}")
     say(f"{found}")
-    totals = sorted(found.totals().iter_rows(), key=lambda row: -abs(row[-1]))[:_MOST]
+    totals = sorted(found.sums().iter_rows(), key=lambda row: -abs(row[-1]))[:_MOST]
     rows = [[str(name), *(f"{value:,.4g}" for value in row)] for name, *row in totals]
     print_table(["series", "sum of means", "changed", "difference"], rows)
 

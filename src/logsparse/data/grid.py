@@ -31,8 +31,8 @@ Library = Literal["pandas", "polars", "pyarrow"]
 TimeKind = tuple[Literal["integer", "date", "datetime"], str | None]
 # A grid with more than this many cells per row comes from a wrong step or a stray time; small grids always pass.
 _MOST_CELLS_PER_ROW, _SMALL_GRID = 100, 100_000
-# A text covariate becomes one input per word.
-_MOST_WORDS = 100
+# A text covariate becomes one input per word, but a price such as `1,47 €` is no word.
+_MOST_WORDS, _PRICE = 100, r"^[\s€$£¥]*-?\d+([.,']\d{3})*([.,]\d+)?[\s€$£¥]*$"
 # Times outside these years are refused (data/times); in these units of pandas they overflow microseconds.
 _COARSE = ("datetime64[s]", "datetime64[ms]")
 _FIRST, _BEYOND = np.datetime64("0001-01-01", "s"), np.datetime64("10000-01-01", "s")
@@ -419,11 +419,11 @@ def read_covariate(
 
 
 def _is_text(column: pl.Series) -> bool:
-    """Return True for words; a column in which half of the texts are numbers holds numbers, and some mistakes."""
+    """Return True for words; a column in which half of the texts are numbers or prices holds mistakes among numbers."""
     if not isinstance(column.dtype, (pl.String, pl.Categorical, pl.Enum)):
         return False
-    seen = column.cast(pl.String).drop_nulls().unique()
-    return 2 * seen.cast(pl.Float64, strict=False).count() < len(seen)
+    seen = column.drop_nulls().unique().cast(pl.String)
+    return 2 * (seen.cast(pl.Float64, strict=False).is_not_null() | seen.str.contains(_PRICE)).sum() < len(seen)
 
 
 def read_category(column: pl.Series, rows: Rows) -> Static:

@@ -12,6 +12,7 @@ from typing import NoReturn, Unpack
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from logsparse.data.calendar import Ints
 from logsparse.data.columns import Columns, ColumnSpec, require
@@ -113,6 +114,8 @@ def find_new(panel: Panel, known: Collection[SeriesId], future: Data, **columns:
     ids, codes = number_series(table, spec.id_col)
     there, kinds = {*panel.ids, *known}, {type(name) for name in panel.ids}
     new = [number for number, name in enumerate(ids) if name not in there and type(name) in kinds]
+    # The order of the rows must not matter: a what-if compares two frames series by series, with the same draws.
+    new.sort(key=lambda number: (str(type(ids[number])), ids[number]))
     if not new and panel.static and not there & set(ids):
         raise DataError(
             "Future values must belong to the series to forecast, or to new ones.",
@@ -329,13 +332,28 @@ def _refuse_unknown(panel: Panel, names: list[str], given: Rows, horizon: int) -
             )
         if unknown.any():
             short = int(np.argmax(unknown.any(axis=1)))
-            steps = np.array([int(np.argmax(unknown[short])), horizon - 1]) + 1
-            first, last = (
-                show_time(panel.freq, int(time), panel.origin.zone)
-                for time in panel.freq.add(np.repeat(panel.ends()[short], 2), steps)
-            )
             raise DataError(
                 f"The covariate {name!r} must be known for all {horizon} steps to forecast.",
-                got=f"series {panel.ids[short]!r} with {horizon - int(unknown[short].sum())} of them, without {first}",
-                hint=f"pass future values of every step up to {last}.",
+                **_lacking(panel, short, unknown[short]),
             )
+
+
+def _lacking(panel: Panel, series: int, unknown_H: NDArray[np.bool_]) -> dict[str, str]:
+    """Return what an error says of a series without future rows, with a row missing between others, or with too few."""
+    name, horizon, lacking = panel.ids[series], len(unknown_H), int(np.argmax(unknown_H))
+    steps = np.array([lacking, horizon - 1]) + 1
+    first, last = (
+        show_time(panel.freq, int(time), panel.origin.zone)
+        for time in panel.freq.add(np.repeat(panel.ends()[series], 2), steps)
+    )
+    if unknown_H.all():
+        return {
+            "got": f"no rows of series {name!r}",
+            "hint": "add them; to forecast other series only, pass the history of these alone beside future=frame.",
+        }
+    if not unknown_H[lacking:].all():
+        return {"got": f"no row of series {name!r} at {first}", "hint": "add that row."}
+    return {
+        "got": f"series {name!r} with {lacking} of them, without {first}",
+        "hint": f"pass future values of every step up to {last}.",
+    }

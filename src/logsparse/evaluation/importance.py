@@ -42,7 +42,7 @@ KIND, INPUT, WQL, CHANGED, INCREASE, LOW, HIGH = "kind", "input", "wql", "wql_wi
 _WINDOWS = 4
 # Series, drawn if there are more: the interval shows what this costs.
 _MOST_SERIES = 100
-_LATER = "pass data that go on after the training, ask for fewer windows, or fit up to an earlier time (until)."
+_LATER = "pass data that go on after the training, ask for fewer windows, or fit(frame, until=) an earlier time."
 # Resamples of windows and repeats; the interval is the central 90 % of them.
 _RESAMPLES, _LEVELS = 500, (0.05, 0.95)
 # Unit and cycle of the calendar features that repeat: shorter moves would make days begin in the afternoon.

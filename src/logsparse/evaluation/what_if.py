@@ -12,7 +12,7 @@ from logsparse.data.frame import Data
 from logsparse.data.grid import to_native
 from logsparse.data.panel import SeriesId
 from logsparse.data.times import stamps
-from logsparse.errors import ConfigError, suggest, whole
+from logsparse.errors import ConfigError, DataError, suggest, whole
 from logsparse.forecast import Forecast, Forecaster
 from logsparse.params import Levels
 from logsparse.pictures import draw_what_if
@@ -69,7 +69,11 @@ class WhatIf:
             [part.select(id_col, time_col, pl.lit(name).alias(SCENARIO), *numbers) for name, part in parts]
         )
 
-    def totals(self) -> pl.DataFrame:
+    def totals(self) -> Any:
+        """Return the sums of the mean, unchanged, changed and their difference, as a frame like `frame`."""
+        return to_native(self.sums(), self.unchanged.panel.origin.library)
+
+    def sums(self) -> pl.DataFrame:
         """Return a polars frame, one row per series: the sum of the mean, unchanged, changed, and their difference."""
         before_S, after_S = (part.mean.sum(axis=1, dtype=np.float64) for part in (self.unchanged, self.changed))
         ids = pl.Series(list(self.unchanged.panel.ids))
@@ -176,5 +180,13 @@ def what_if(
             got="a model fitted without covariates",
             hint="name them when it is fitted.",
         )
-    unchanged = model.forecast(data, quantiles=quantiles, future=future)
-    return WhatIf(unchanged, model.forecast(data, quantiles=quantiles, future=changed))
+    before, after = (model.forecast(data, quantiles=quantiles, future=each) for each in (future, changed))
+    # New series come from the futures themselves; all others are the same.
+    starts = [dict(zip(part.panel.ids, part.panel.starts.tolist(), strict=True)) for part in (before, after)]
+    if differ := sorted(f"{name!r}" for name, _ in starts[0].items() ^ starts[1].items()):
+        raise DataError(
+            "Both futures must have the same new series, from the same time on.",
+            got=f"series {differ[0]}, which differs",
+            hint="add its rows to both, or to neither.",
+        )
+    return WhatIf(before, after)
