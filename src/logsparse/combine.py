@@ -89,9 +89,9 @@ def greedy_weights(parts_MX: Sequence[Array], loss: Callable[[Array], float]) ->
     """Return one weight per member, which sum to 1, found by greedy forward selection with replacement.
 
     Members are added one after the other, each time the one whose addition to the average gives the lowest loss; one
-    that is added again gains weight. Of all averages on the way, the first that is as good as the best, but for
-    thousandth, is taken: a member takes part only if it pays. The first average is the best single member, so the
-    result is never worse. Of equal members the first is used.
+    that is added again gains weight. Of all averages on the way, the first whose loss is within half a per cent of the
+    lowest is taken: a member takes part only if it pays. The first average is the best single member, so the result is
+    never worse. Of equal members the first is used.
 
     Parameters
     ----------
@@ -123,7 +123,8 @@ def path_quantiles(paths_SNH: Array, count: int) -> Array:
     rising_SNH = np.sort(paths_SNH, axis=1)
     if paths_SNH.shape[1] == count:
         return rising_SNH
-    return np.quantile(rising_SNH, middles(count), axis=1, method="hazen").swapaxes(0, 1).astype(paths_SNH.dtype)
+    found_NSH = np.asarray(np.quantile(rising_SNH, middles(count), axis=1, method="hazen"), paths_SNH.dtype)
+    return found_NSH.swapaxes(0, 1)
 
 
 def joint_paths(paths_of: Sequence[Array], weights: Sequence[float] | Doubles, quantiles_SNH: Array) -> Array:

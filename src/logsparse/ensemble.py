@@ -93,19 +93,20 @@ class Ensemble(Forecaster):
     def check(self) -> None:
         """Raise ConfigError for a parameter with a wrong value, of a member too."""
         self.members = _listed(self.members)
-        if self.horizon is None:
+        if vars(self)["horizon"] is None:
             self.horizon = self._common_horizon()
         super().check()
         self.windows = whole("windows", self.windows, most=_MOST_WINDOWS, hint="count the windows to hold back.")
         self._made()
 
     def _common_horizon(self) -> int:
-        horizons = [member.horizon for member in self.members if isinstance(member, Forecaster)]
-        if not horizons:
+        first = next((member.clone() for member in self.members if isinstance(member, Forecaster)), None)
+        if first is None:
             raise ConfigError(
                 "An ensemble of names needs a horizon.", got="none", hint=f"write Ensemble({self.members}, horizon=24)."
             )
-        return horizons[0]
+        first.check()
+        return first.horizon
 
     def _made(self) -> dict[str, Forecaster]:
         """Return new forecasters with the parameters of the members, checked, by name."""
@@ -251,7 +252,7 @@ class Ensemble(Forecaster):
         return self
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        members, arrays = [], {}
+        members, arrays = [], dict[str, NDArray[Any]]()
         for place, (name, member) in enumerate(self.members_.items()):
             learned, own = member._state()  # noqa: SLF001
             kind = {"name": name, "kind": type(member).__name__, "settings": member.settings()}
@@ -418,7 +419,7 @@ class _HeldBack:
     def truth_WSH(self) -> Floats:
         """The held-back values."""
         cells_WSH = (self.scored.indptr[:-1] + self.cutoffs_WS)[..., None] + np.arange(self.horizon)
-        return self.scored.values[cells_WSH]
+        return np.asarray(self.scored.values[cells_WSH])
 
     def forecast(self, member: Forecaster) -> Floats:
         """Return the quantiles (W, S, Q, H) of a member that was fitted on the rest."""

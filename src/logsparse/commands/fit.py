@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -30,10 +30,12 @@ from logsparse.commands.options import (
     say,
     source,
 )
+from logsparse.registry import NAMES
 
 if TYPE_CHECKING:
     from logsparse.data.columns import Columns
     from logsparse.data.panel import Panel
+    from logsparse.forecast import Forecaster
     from logsparse.forecaster import LogSparse
     from logsparse.plan import Plan
 
@@ -50,6 +52,12 @@ def fit(
     until: Until = None,
     steps: Steps = None,
     minutes: Minutes = None,
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--model", metavar="NAME", help=f"one of: {', '.join(NAMES)}; several joined by + are an ensemble"
+        ),
+    ] = "logsparse",
     origin: Annotated[
         Path | None,
         typer.Option("--from", metavar="MODEL", help="fitted model to train further on DATA [train a new one]"),
@@ -74,16 +82,15 @@ def fit(
     time_format: TimeFormat = None,
     dayfirst: DayFirst = None,
 ) -> None:
-    """Train a model on DATA. A run that was interrupted or killed resumes when the same command is run again.
+    """Train a model on DATA. A network whose run was interrupted or killed resumes when the same command is run again.
 
     A training that was too short is saved, and a line on the error stream says so; the exit code is 4 if it took fewer
     than 5 % of its steps, as with --minutes too low. --steps plans fewer of them.
     """
     from logsparse.commands.options import claim
     from logsparse.data.files import check_writable
-    from logsparse.data.frame import to_panel
-    from logsparse.data.times import clock_time
     from logsparse.folder import check_replaceable
+    from logsparse.forecaster import LogSparse
     from logsparse.settings import read_settings
     from logsparse.train.loop import INTERRUPTED
 
@@ -103,19 +110,21 @@ def fit(
         dayfirst=dayfirst,
     )
     folder = out.with_name(f"{out.name}.training")
+    made = _new(kind, horizon, context, preset, settings) if origin is None else None
+    if made is not None and not isinstance(made, LogSparse):
+        _fit_whole(made, data, until, used, out)
+        return
     try:
         if origin is None:
-            model = _new(horizon, context, preset, settings)
-            panel = to_panel(source(data), **used)
-            if until is not None:
-                panel = panel.until(clock_time(panel, until))
+            model, panel = cast("LogSparse", made), _panel(data, until, used)
             plan = model.plan(panel, **used)
             print_rows([("data", f"{panel.origin.layout} table: {panel}"), *_plan_rows(plan, panel)])
             if claim(folder, range(model.seed, model.seed + plan.config.train.seeds)):
                 say(f"resuming the training in {folder}")
             model.fit(plan, folder=folder)
         else:
-            model = _loaded(origin, settings, used, horizon=horizon, context=context, preset=preset)
+            others = {"horizon": horizon, "context": context, "preset": preset}
+            model = _loaded(origin, settings, used, **others, model=None if kind == "logsparse" else kind)
             if claim(folder, [model.seed]):
                 say(f"resuming the training in {folder}")
             limits = {name: value for name, value in settings.items() if name in _FINE_TUNED}
@@ -144,20 +153,78 @@ def fit(
         raise typer.Exit(_HARDLY_TRAINED)
 
 
-def _new(horizon: int | None, context: int | None, preset: str | None, settings: dict[str, Any]) -> LogSparse:
-    """Return an unfitted model; without a preset its settings follow from the data."""
-    from dataclasses import replace
+def _panel(data: Path, until: str | None, used: Columns) -> Panel:
+    from logsparse.data.frame import to_panel
+    from logsparse.data.times import clock_time
 
+    panel = to_panel(source(data), **used)
+    return panel if until is None else panel.until(clock_time(panel, until))
+
+
+def _fit_whole(model: Forecaster, data: Path, until: str | None, used: Columns, out: Path) -> None:
+    """Fit and save a forecaster that is not one network: its fit does not resume."""
+    from logsparse.ensemble import Ensemble
+
+    panel = _panel(data, until, used)
+    print_rows([("data", f"{panel.origin.layout} table: {panel}"), ("model", repr(model))])
+    try:
+        model.fit(panel, **used)
+    except KeyboardInterrupt:
+        say(f"nothing was saved in {out}: the command was stopped before the fit had ended.")
+        raise
+    model.save(out)
+    if isinstance(model, Ensemble):
+        shown = [f"{weight:.2f} {name}" for name, weight in model.weights_.items()]
+        lost = [f"{loss:.4f} {name}" for name, loss in model.losses_.items()]
+        print_rows([("weights", ", ".join(shown)), *([("held back", f"loss {', '.join(lost)}")] if lost else [])])
+    say(f"wrote {out}")
+
+
+def _new(
+    kind: str, horizon: int | None, context: int | None, preset: str | None, settings: dict[str, Any]
+) -> Forecaster:
+    """Return an unfitted model, or an ensemble of several; options of networks go to all networks among them."""
     from logsparse import presets
+    from logsparse.ensemble import Ensemble
     from logsparse.errors import ConfigError
     from logsparse.forecaster import LogSparse
+    from logsparse.registry import class_of, known_as, named
 
-    base = None if preset is None else presets.named(preset)
-    if horizon is None and base is None:
+    names = kind.split("+")
+    for name in names:
+        if known_as(name) is None:
+            named(name, 1)  # raises, with the names that there are
+    known = [known_as(name) or name for name in names]
+    networks = [name for name in known if issubclass(class_of(name), LogSparse)]
+    asked = [f"--{name}" for name in given(context=context, preset=preset)]
+    asked += [f"--{name}" if name in _OPTIONS else f"--set {name}" for name in settings]
+    if asked and not networks:
+        raise ConfigError(
+            f"{', '.join(asked)} {'is' if len(asked) == 1 else 'are'} for networks.",
+            got=f"--model {kind}",
+            hint="leave it out, or add a network, such as logsparse+ets.",
+        )
+    steps = presets.named(preset).horizon if horizon is None and preset is not None else horizon
+    if steps is None:
         raise ConfigError(
             "A model needs --horizon, the number of steps to forecast.", got="none", hint="try --horizon 24."
         )
-    model = LogSparse(base.horizon if horizon is None and base else horizon or 0, context=context, **settings)
+    made = {name: _network(name, steps, context, preset, settings) for name in networks}
+    members = [made[name] if name in made else named(name, steps) for name in known]
+    model = members[0] if len(members) == 1 else Ensemble(members)
+    model.check()
+    return model
+
+
+def _network(name: str, horizon: int, context: int | None, preset: str | None, settings: dict[str, Any]) -> LogSparse:
+    """Return an unfitted network; without a preset its settings follow from the data."""
+    from dataclasses import replace
+
+    from logsparse import presets
+    from logsparse.registry import named
+
+    base = None if preset is None else presets.named(preset, name)
+    model = cast("LogSparse", named(name, horizon, context=context, **settings))
     model.check()
     if base is not None:
         model.config = replace(base, horizon=model.horizon, context=model.context or base.context)
@@ -165,6 +232,8 @@ def _new(horizon: int | None, context: int | None, preset: str | None, settings:
     return model
 
 
+# Settings with an option of their own.
+_OPTIONS = ("steps", "minutes", "seed", "device")
 # What of a fitted model may be set when it is trained further.
 _FINE_TUNED = ("steps", "minutes", "lr")
 
