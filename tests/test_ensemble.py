@@ -123,10 +123,19 @@ def test_short_series_have_equal_weights_and_a_line_that_says_so(caplog: pytest.
 
 
 def test_series_that_are_too_short_are_forecast_without_a_say_in_the_weights() -> None:
-    frame = pl.concat([weekly(70, ["long"]), weekly(5, ["short"])])
+    late = weekly(70, ["late"]).with_columns(y=pl.when(pl.col("ds") > BEGIN + timedelta(days=60)).then("y"))
+    frame = pl.concat([weekly(70, ["long"]), weekly(5, ["short"]), late])
     model = ls.Ensemble([Off(7, by=100), ls.SeasonalNaive(7)]).fit(frame)
     assert model.weights_ == {"Off": 0.0, "SeasonalNaive": 1.0}
-    assert model.predict()["unique_id"].unique().sort().to_list() == ["long", "short"]
+    assert model.predict()["unique_id"].unique().sort().to_list() == ["late", "long", "short"]
+
+
+def test_a_fit_that_fails_leaves_what_was_learned_before() -> None:
+    model = ls.Ensemble([Off(7, by=1), ls.SeasonalNaive(7)]).fit(weekly())
+    before = model.predict()
+    with pytest.raises(DataError, match="Nothing is good enough"):
+        model.set_params(members=[Refusing(7)]).fit(weekly(40))
+    assert_frame_equal(model.predict(), before, check_exact=True)
 
 
 def test_a_member_that_refuses_the_data_is_left_out_by_name(caplog: pytest.LogCaptureFixture) -> None:

@@ -131,23 +131,16 @@ class Ensemble(Forecaster):
     def _fit(self, panel: Panel) -> None:
         made = self._made()
         held = _HeldBack.of(panel, self.horizon, self.windows) if len(made) > 1 else None
-        self.losses_ = {}
         if held is None:
             if len(made) > 1:
                 log.warning("Ensemble: no series is long enough to hold back a window, so all members weigh the same")
-            self.members_ = _fitted(made, panel)
-            self.weights_ = {name: (name in self.members_) / len(self.members_) for name in made}
-            return
-        tried = _fitted({name: member.clone() for name, member in made.items()}, held.rest)
-        parts = [held.forecast(member) for member in tried.values()]
-        loss = HeldBackLoss(held.truth_WSH, parts, _LEVELS)
-        found = dict(zip(tried, greedy_weights(parts, loss).tolist(), strict=True))
-        self.losses_ = {name: loss(part) for name, part in zip(tried, parts, strict=True)}
-        self.losses_["combined"] = loss(average(parts, [*found.values()]))
-        del tried, parts
-        self.weights_ = {name: found.get(name, 0.0) for name in made}
-        chosen = {name: member for name, member in made.items() if self.weights_[name]}
-        self.members_ = {name: _fit_one(member, panel) for name, member in chosen.items()}
+            members = _fitted(made, panel)
+            weights = {name: (name in members) / len(members) for name in made}
+            losses = {}
+        else:
+            weights, losses = _weighed(made, held)
+            members = {name: _fit_one(member, panel) for name, member in made.items() if weights[name]}
+        self.members_, self.weights_, self.losses_ = members, weights, losses
 
     def fine_tune(self, data: Data, *, until: When | None = None, **limits: Any) -> Self:
         """Continue the training of all members on new data, which may have new series; the weights stay.
@@ -357,6 +350,17 @@ def _refuse_interrupted(member: Forecaster) -> None:
 
         if history.ended == INTERRUPTED:
             raise KeyboardInterrupt
+
+
+def _weighed(members: Mapping[str, Forecaster], held: _HeldBack) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the weights and the losses of the members, clones of which are fitted before the held-back windows."""
+    tried = _fitted({name: member.clone() for name, member in members.items()}, held.rest)
+    parts = [held.forecast(member) for member in tried.values()]
+    loss = HeldBackLoss(held.truth_WSH, parts, _LEVELS)
+    found = dict(zip(tried, greedy_weights(parts, loss).tolist(), strict=True))
+    losses = {name: loss(part) for name, part in zip(tried, parts, strict=True)}
+    losses["combined"] = loss(average(parts, [*found.values()]))
+    return {name: found.get(name, 0.0) for name in members}, losses
 
 
 def _unfitted(written: Any) -> Forecaster:
