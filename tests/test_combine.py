@@ -65,7 +65,7 @@ def test_the_chosen_weights_are_never_worse_than_the_best_member(seed: int, memb
 def best_on_a_grid(parts: list[Any], loss: Any, parts_of_one: int) -> float:
     grid = [w for w in product(range(parts_of_one + 1), repeat=len(parts)) if sum(w) == parts_of_one]
     doubles = [part.astype(float) for part in parts]
-    return min(loss(average(doubles, np.array(w) / parts_of_one)) for w in grid)
+    return min(float(loss(average(doubles, np.array(w) / parts_of_one))) for w in grid)
 
 
 @pytest.mark.parametrize("members", [2, 3])
@@ -144,7 +144,8 @@ def test_a_series_that_does_not_move_has_no_say_unless_none_moves() -> None:
 def test_members_that_err_to_opposite_sides_share_the_weight_and_one_that_hardly_helps_has_none() -> None:
     assert held_back([WAVE], [0.5], [-0.5], [0.9]) == [0.5, 0.5, 0]
     assert held_back([WAVE], [0.5], [-0.25]) == [pytest.approx(1 / 3), pytest.approx(2 / 3)]
-    assert held_back([WAVE, [9.0, 1.0, 5.0, 5.0]], [0.5, 0.5], [0.6, 0.4995]) == [1, 0]
+    # Together they are better in one series of 400, by less than half a per cent of all.
+    assert held_back([WAVE] * 400, [0.5] * 400, [0.5] * 399 + [-0.6]) == [1, 0]
 
 
 @given(seeds, st.integers(1, 3), st.integers(1, 12))

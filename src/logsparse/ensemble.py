@@ -136,7 +136,7 @@ class Ensemble(Forecaster):
                 log.warning("Ensemble: no series is long enough to hold back a window, so all members weigh the same")
             members = _fitted(made, panel)
             weights = {name: (name in members) / len(members) for name in made}
-            losses = {}
+            losses = dict[str, float]()
         else:
             weights, losses = _weighed(made, held)
             members = {name: _fit_one(member, panel) for name, member in made.items() if weights[name]}
