@@ -356,7 +356,7 @@ def test_a_network_of_another_kind_is_trained_by_its_name() -> None:
     [
         (
             ["--model", "ets", "--steps", 5, "--set", "model.layers=2"],
-            "Got --model ets and --steps, --set. Hint: leave",
+            "--set layers, --steps are for networks. Got --model ets. Hint: leave",
         ),
         (["--model", "ests"], "did you mean 'ets'?"),
         (["--model", "ets", "--from", "model"], "keeps its horizon, columns and settings. Got --from model and "),

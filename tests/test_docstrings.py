@@ -64,9 +64,10 @@ def public(thing: object) -> set[str]:
 
 @pytest.mark.parametrize("name", [name for name in CALLED if name != "Forecaster" and hasattr(EXPORTED[name], "fit")])
 def test_a_forecaster_lists_its_parameters_and_what_is_called(name: str) -> None:
-    model = EXPORTED[name](horizon=3)
+    model = EXPORTED[name](**({"members": ["seasonal-naive"]} if name == "Ensemble" else {}), horizon=3)
     called = {"fit", "predict", "forecast", "save", "diagnostics", "clone", "get_params", "load", "set_params"}
     trained = {"attention", "fine_tune", "method", "plan"} if isinstance(model, ls.LogSparse) else set()
+    trained |= {"fine_tune"} if isinstance(model, ls.Ensemble) else set()
     assert public(model) - {"failed_"} == called | trained | set(model.get_params())
     assert not [one for one in dir(model) if one.startswith("_") and not one.startswith("__")]
 
@@ -91,7 +92,8 @@ def test_modules_of_patterns_and_presets_list_what_they_make() -> None:
 def test_only_what_is_for_users_is_listed() -> None:
     assert dir(ls) == sorted([*ls.__all__, "__version__"])
     assert set(ls.__all__) >= {
-        "TRMF", "AutoARIMA", "AutoETS", "Config", "ConvAttention", "DeepAR", "DeepState", "Forecast", "LogSparse",
+        "TRMF", "AutoARIMA", "AutoETS", "Config", "ConvAttention", "DeepAR", "DeepState", "Ensemble", "Forecast",
+        "LogSparse",
         "ModelConfig", "Panel", "SeasonalNaive", "TrainConfig", "attend", "backtest", "load", "patterns", "presets",
         "report", "score", "to_panel",
     }  # fmt: skip

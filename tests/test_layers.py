@@ -15,7 +15,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # Each file may import only what stands above it. CONTRIBUTING.md shows the same picture.
 ORDER = [
-    "errors", "process", "storage",
+    "errors", "process", "storage", "combine",
     "attention.pattern", "attention.plain", "attention.native",
     "model.inverse_cdf", "model.likelihood", "config", "settings", "presets",
     "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.localtime",
@@ -28,7 +28,7 @@ ORDER = [
     "folder", "params", "forecast", "plan", "forecaster",
     "baselines.recurrent", "baselines.estimate", "baselines.naive", "baselines.classical", "baselines.trmf", "registry",
     "evaluation.metrics", "evaluation.backtest", "evaluation.check", "evaluation.compare", "evaluation.importance",
-    "evaluation.what_if",
+    "evaluation.what_if", "ensemble",
     "reporting.numbers", "reporting.charts", "reporting.sections", "reporting.report",
     "commands.options", "commands.attend", "commands.backtest", "commands.check", "commands.explain",
     "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.fit",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from logsparse.data.frame import to_panel
     from logsparse.data.health import Health
     from logsparse.data.panel import Panel
+    from logsparse.ensemble import Ensemble
     from logsparse.errors import ConfigError, DataError, LogsparseError, NotFittedError
     from logsparse.evaluation.backtest import backtest
     from logsparse.evaluation.check import check
@@ -53,6 +54,7 @@ _HOMES = {
     "to_panel": "data.frame",
     "Panel": "data.panel",
     "Health": "data.health",
+    "Ensemble": "ensemble",
     "ConfigError": "errors",
     "DataError": "errors",
     "LogsparseError": "errors",
@@ -85,6 +87,7 @@ __all__ = [
     "DeepAR",
     "DeepState",
     "Diagnostics",
+    "Ensemble",
     "Forecast",
     "Forecaster",
     "Health",

@@ -52,7 +52,7 @@ class Parameters:
         Parameters
         ----------
         deep
-            For scikit-learn only: no parameter holds another forecaster, so both values return the same.
+            For scikit-learn only: both values return the same. Members of an ensemble have `get_params` themselves.
 
         Returns
         -------
@@ -117,7 +117,7 @@ class Parameters:
         copies = {}
         for name, value in self.get_params().items():
             try:
-                copies[name] = copy.deepcopy(value)
+                copies[name] = _copied(value)
             except TypeError as error:  # a generator or an open file
                 raise ConfigError(
                     f"{name} must be a value that can be copied.", got=shown(value), hint="pass a number, text or list."
@@ -165,6 +165,13 @@ def _parameters(kind: type, further: Mapping[str, Any]) -> dict[str, Any]:
     own = list(inspect.signature(vars(owner)["__init__"]).parameters.values())[1:]
     named = {one.name: one.default for one in own if one.kind is not one.VAR_KEYWORD}
     return named if len(named) == len(own) else {**_parameters(owner.__mro__[1], further), **named, **further}
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of the value of a parameter; of a list of forecasters, a list of clones."""
+    if isinstance(value, (list, tuple)) and any(isinstance(entry, Parameters) for entry in value):
+        return [entry.clone() if isinstance(entry, Parameters) else copy.deepcopy(entry) for entry in value]
+    return copy.deepcopy(value)
 
 
 def same(one: object, other: object) -> bool:

@@ -26,6 +26,8 @@ NAMES = {
     "trmf": "logsparse.baselines.trmf:TRMF",
 }
 """Name on the command line -> module and class, imported on first use; the class names the saved model."""
+# Has no name of its own: several names joined by + are an ensemble.
+_ENSEMBLE = "logsparse.ensemble:Ensemble"
 _registered: dict[str, type[Forecaster]] = {}
 
 
@@ -36,8 +38,10 @@ def known_as(name: str) -> str | None:
 
 
 def named(name: str, horizon: int, **settings: Any) -> Forecaster:
-    """Return an unfitted forecaster by its name on the command line, with the given parameters."""
+    """Return an unfitted forecaster by its name on the command line, or by its registered class."""
     known = known_as(name)
+    if known is None and name in _registered:
+        return _registered[name](horizon, **settings)
     if known is None:
         raise ConfigError(
             f"A model must be one of: {', '.join(NAMES)}.",
@@ -49,9 +53,24 @@ def named(name: str, horizon: int, **settings: Any) -> Forecaster:
 
 def class_of(name: str) -> type[Forecaster]:
     """Return the class of a name in `NAMES`."""
-    module, _, attribute = NAMES[name].partition(":")
+    return _imported(NAMES[name])
+
+
+def _imported(entry: str) -> type[Forecaster]:
+    module, _, attribute = entry.partition(":")
     kind: type[Forecaster] = getattr(import_module(module), attribute)
     return kind
+
+
+def _classes() -> dict[str, str]:
+    """Return module and class of each forecaster of logsparse, by the name of its class."""
+    return {entry.partition(":")[2]: entry for entry in (*NAMES.values(), _ENSEMBLE)}
+
+
+def class_saved_as(kind: str) -> type[Forecaster] | None:
+    """Return the class that a folder names, one of logsparse or a registered one; None if it is neither."""
+    classes = _classes()
+    return _imported(classes[kind]) if kind in classes else _registered.get(kind)
 
 
 def register(kind: type[Kind]) -> type[Kind]:
@@ -86,7 +105,7 @@ def register(kind: type[Kind]) -> type[Kind]:
         raise ConfigError("A subclass of Forecaster is registered.", got=repr(kind), hint="write register(MyModel).")
     name = kind.__name__
     former = _registered.get(name)
-    taken = name in {entry.partition(":")[2] for entry in NAMES.values()}
+    taken = name in _classes()
     if taken or (former is not None and former.__module__ != kind.__module__):
         raise ConfigError(
             "A registered class must have a name of its own.",
@@ -132,13 +151,17 @@ def load(path: str | Path, **changed: Any) -> Forecaster:
 
     written = opened(path)
     name = kind_of(written)
-    classes = {entry.partition(":")[2]: key for key, entry in NAMES.items()}
-    known = sorted({*classes, *_registered})
-    if name not in known:
+    kind = class_saved_as(name)
+    if kind is None:
         raise DataError(
-            f"A saved model must be of a kind that this logsparse knows: {', '.join(known)}.",
+            f"A saved model must be of a kind that this logsparse knows: {', '.join(known_kinds())}.",
             got=f"{written.kind} in {path}, written by logsparse {written.version}",
             hint=f"if it is a class of your own, call {name}.load(path), or logsparse.register({name}) first; "
             "else update logsparse.",
         )
-    return built(class_of(classes[name]) if name in classes else _registered[name], written, path, changed)
+    return built(kind, written, path, changed)
+
+
+def known_kinds() -> list[str]:
+    """Return the names of all classes that a folder may name."""
+    return sorted({*_classes(), *_registered})

@@ -52,7 +52,8 @@ def backtest(
         str,
         typer.Argument(
             metavar="MODEL",
-            help=f"folder of a fitted model, or one of: {', '.join(NAMES)}; several, as in a,b,c, are compared",
+            help=f"folder of a fitted model, or one of: {', '.join(NAMES)}; several joined by + are an ensemble; "
+            "several, as in a,b,c+d, are compared",
         ),
     ],
     data: Data,
@@ -118,12 +119,13 @@ class _Models:
         from logsparse.registry import named
 
         for word, saved in zip(self.words, self.saved, strict=True):
-            if not saved and known_as(word) is None:
-                named(word, 1)  # raises, with the names that there are
+            for name in [] if saved else word.split("+"):
+                if known_as(name) is None:
+                    named(name, 1)  # raises, with the names that there are
         loaded = {word: _load(word, horizon) for word, saved in zip(self.words, self.saved, strict=True) if saved}
         horizons = [horizon, *(forecaster.horizon for forecaster in loaded.values())]
         steps = next((found for found in horizons if found is not None), None)
-        fresh = [known_as(word) or word for word in self.words if word not in loaded]
+        fresh = [known_as(name) or name for word in self.words if word not in loaded for name in word.split("+")]
         configs = {} if preset is None else _configs(preset, self.words, fresh)
         if steps is None:
             steps = next((config.horizon for config in configs.values()), None)
@@ -133,25 +135,20 @@ class _Models:
         """Set these options in all models that have them; refuse an option that none has."""
         from logsparse.errors import ConfigError
 
-        networks = [hasattr(type(forecaster), "method") for forecaster in self.forecasters]
         trained = [self.refit or not saved for saved in self.saved]
-        if method is not None and not self._set(
-            "method", method, [n and not t for n, t in zip(networks, trained, strict=True)]
-        ):
+        if method is not None and not self._set("method", method, trained=False):
             raise ConfigError(
                 "--method is for a fitted model that is tested as it is.",
                 got=f"--method {method}, and {'a model that is fitted here' if any(trained) else 'no network'}",
                 hint="fit it first: `logsparse fit`, with --set method=... if it needs another training.",
             )
-        if minutes is not None and not self._set(
-            "minutes", minutes, [n and t for n, t in zip(networks, trained, strict=True)]
-        ):
+        if minutes is not None and not self._set("minutes", minutes, trained=True):
             raise ConfigError(
                 "--minutes limits the training.",
                 got=f"--minutes {minutes:g}, but nothing is trained",
                 hint="leave it out, or test `logsparse`, or a fitted model with --refit.",
             )
-        if samples is not None and not self._set("samples", samples, networks):
+        if samples is not None and not self._set("samples", samples):
             raise ConfigError(
                 "--samples is for networks, which draw sample paths.",
                 got=f"--samples {samples} for {', '.join(self.words)}",
@@ -160,11 +157,16 @@ class _Models:
         for forecaster in self.forecasters:
             forecaster.check()
 
-    def _set(self, name: str, value: object, where: Sequence[bool]) -> bool:
-        for forecaster, takes in zip(self.forecasters, where, strict=True):
-            if takes:
-                setattr(forecaster, name, value)
-        return any(where)
+    def _set(self, name: str, value: object, *, trained: bool | None = None) -> bool:
+        """Set an option of all networks, or of those that are trained here or not; return False if there is none."""
+        networks = []
+        for forecaster, saved in zip(self.forecasters, self.saved, strict=True):
+            here = self.refit or not saved
+            if trained in (None, here):
+                networks += [one for one in _members(forecaster, fitted=not here) if hasattr(type(one), "method")]
+        for network in networks:
+            setattr(network, name, value)
+        return bool(networks)
 
     def columns(self) -> Columns:
         """Return the columns that the fitted ones know, with the covariates and static columns of all."""
@@ -178,7 +180,21 @@ class _Models:
     def labels(self) -> list[str]:
         """Return the name of the folder of a fitted model, and the class of the others."""
         pairs = zip(self.words, self.saved, self.forecasters, strict=True)
-        return [Path(word).resolve().name if saved else type(model).__name__ for word, saved, model in pairs]
+        return [Path(word).resolve().name if saved else _label(model) for word, saved, model in pairs]
+
+
+def _members(forecaster: Forecaster, *, fitted: bool) -> list[Forecaster]:
+    """Return the forecaster, or the members of an ensemble: the fitted ones, or those that will be fitted."""
+    from logsparse.ensemble import Ensemble
+
+    if not isinstance(forecaster, Ensemble):
+        return [forecaster]
+    members = forecaster.members_.values() if fitted else forecaster.members
+    return [one for member in members if not isinstance(member, str) for one in _members(member, fitted=fitted)]
+
+
+def _label(forecaster: Forecaster) -> str:
+    return "+".join(type(member).__name__ for member in _members(forecaster, fitted=False))
 
 
 def _is_saved(model: str) -> bool:
@@ -225,10 +241,13 @@ def _configs(preset: str, words: Sequence[str], fresh: Sequence[str]) -> dict[st
 def _fresh(word: str, horizon: int | None, configs: Mapping[str, Config]) -> Forecaster:
     from dataclasses import replace
 
+    from logsparse.ensemble import Ensemble
     from logsparse.errors import ConfigError
     from logsparse.registry import named
 
     if horizon is None:
         raise ConfigError("A model that is fitted here needs --horizon.", got="none", hint="try --horizon 24.")
+    if "+" in word:
+        return Ensemble([_fresh(name, horizon, configs) for name in word.split("+")])
     config = configs.get(known_as(word) or word)
     return named(word, horizon) if config is None else named(word, horizon, config=replace(config, horizon=horizon))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -31,7 +31,7 @@ from logsparse.commands.options import (
     say,
     source,
 )
-from logsparse.registry import NAMES, known_as, named
+from logsparse.registry import NAMES
 
 if TYPE_CHECKING:
     from logsparse.data.columns import Columns
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 # Below this share of its planned steps a training has learned next to nothing: the exit code says so.
 _HARDLY_ANY = 0.05
 _HARDLY_TRAINED = 4
-# Models that are trained; the others are estimated in seconds, without steps, checkpoints and settings.
-NETWORKS = ("logsparse", "deepar", "deepstate")
 
 
 def fit(
@@ -55,13 +53,16 @@ def fit(
     until: Until = None,
     steps: Steps = None,
     minutes: Minutes = None,
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--model", metavar="NAME", help=f"one of: {', '.join(NAMES)}; several joined by + are an ensemble"
+        ),
+    ] = "logsparse",
     origin: Annotated[
         Path | None,
         typer.Option("--from", metavar="MODEL", help="fitted model to train further on DATA [train a new one]"),
     ] = None,
-    kind: Annotated[
-        str, typer.Option("--model", metavar="NAME", help=f"forecaster to fit: {', '.join(NAMES)}")
-    ] = "logsparse",
     preset: Preset = None,
     changes: Annotated[
         list[str] | None,
@@ -86,18 +87,16 @@ def fit(
         bool, typer.Option("--again", help="start over instead of resuming what a killed run left, as with new data")
     ] = False,
 ) -> None:
-    """Fit a model to DATA and save it as a folder: a network, which is trained, or another forecaster.
+    """Fit a model to DATA and save it as a folder: a network, which is trained, or other forecasters.
 
-    A training that was interrupted or killed resumes when the same command is run again.
-
-    A training that was too short is saved, and a line on the error stream says so; the exit code is 4 if it took fewer
-    than 5 % of its steps, as with --minutes too low. --steps plans fewer of them.
+    A training that was interrupted or killed resumes when the same command is run again. One that was too short
+    is saved, and a line on the error stream says so; the exit code is 4 if it took fewer than 5 % of its steps, as with
+    --minutes too low. --steps plans fewer of them.
     """
     from logsparse.commands.options import claim, start_over
     from logsparse.data.files import check_writable
-    from logsparse.data.frame import to_panel
-    from logsparse.data.times import clock_time
     from logsparse.folder import check_replaceable
+    from logsparse.forecaster import LogSparse
     from logsparse.settings import read_settings
 
     check_writable(out, folder=True)
@@ -116,30 +115,24 @@ def fit(
         time_format=time_format,
         dayfirst=dayfirst,
     )
-    if origin is None and known_as(kind) not in NETWORKS:
-        trained = given(
-            context=context, steps=steps, minutes=minutes, preset=preset, set=changes, seed=seed, device=device
-        )
-        _refuse_training(kind, trained)
-        _fit_plainly(named(kind, _needed(horizon)), data, until, used, out)
-        return
     folder = out.with_name(f"{out.name}.training")
     if again:
         start_over(folder)
+    made = _new(kind, horizon, context, preset, settings) if origin is None else None
+    if made is not None and not isinstance(made, LogSparse):
+        _fit_whole(made, data, until, used, out)
+        return
     try:
         if origin is None:
-            model = _new(kind, horizon, context, preset, settings)
-            panel = to_panel(source(data), **used)
-            if until is not None:
-                panel = panel.until(clock_time(panel, until))
+            model, panel = cast("LogSparse", made), _panel(data, until, used)
             plan = model.plan(panel, **used)
             print_rows([("data", f"{panel.origin.layout} table: {panel}"), *_plan_rows(plan, panel)])
             if claim(folder, range(model.seed, model.seed + plan.config.train.seeds)):
                 say(f"resuming the training in {folder}")
             model.fit(plan, folder=folder)
         else:
-            other = None if known_as(kind) == "logsparse" else kind
-            model = _loaded(origin, settings, used, horizon=horizon, context=context, preset=preset, model=other)
+            others = {"horizon": horizon, "context": context, "preset": preset}
+            model = _loaded(origin, settings, used, **others, model=None if kind == "logsparse" else kind)
             if claim(folder, [model.seed]):
                 say(f"resuming the training in {folder}")
             limits = {name: value for name, value in settings.items() if name in _FINE_TUNED}
@@ -175,49 +168,78 @@ def _finish(model: LogSparse, out: Path, folder: Path) -> None:
         raise typer.Exit(_HARDLY_TRAINED)
 
 
-def _needed(horizon: int | None) -> int:
-    from logsparse.errors import ConfigError
+def _panel(data: Path, until: str | None, used: Columns) -> Panel:
+    from logsparse.data.frame import to_panel
+    from logsparse.data.times import clock_time
 
-    if horizon is None:
-        raise ConfigError(
-            "A model needs --horizon, the number of steps to forecast.", got="none", hint="try --horizon 24."
-        )
-    return horizon
+    panel = to_panel(source(data), **used)
+    return panel if until is None else panel.until(clock_time(panel, until))
 
 
-def _refuse_training(kind: str, options: dict[str, Any]) -> None:
-    """Raise for options of a training that a model without a network does not have."""
-    from logsparse.errors import ConfigError
+def _fit_whole(model: Forecaster, data: Path, until: str | None, used: Columns, out: Path) -> None:
+    """Fit and save a forecaster that is not one network: its fit does not resume."""
+    from logsparse.ensemble import Ensemble
 
-    named(kind, 1)  # raises for an unknown name, with those that there are
-    if options:
-        raise ConfigError(
-            f"Options of a training are for networks: {', '.join(NETWORKS)}.",
-            got=f"--model {kind} and {', '.join(f'--{name}' for name in options)}",
-            hint="leave them out.",
-        )
-
-
-def _fit_plainly(model: Forecaster, data: Path, until: str | None, used: Columns, out: Path) -> None:
-    """Fit and save a model without a network."""
-    model.fit(source(data), until=until, **used)
+    panel = _panel(data, until, used)
+    print_rows([("data", f"{panel.origin.layout} table: {panel}"), ("model", repr(model))])
+    try:
+        model.fit(panel, **used)
+    except KeyboardInterrupt:
+        say(f"nothing was saved in {out}: the command was stopped before the fit had ended.")
+        raise
     model.save(out)
-    print_rows([("data", f"{model.panel_.origin.layout} table: {model.panel_}"), ("model", repr(model))])
+    if isinstance(model, Ensemble):
+        shown = [f"{weight:.2f} {name}" for name, weight in model.weights_.items()]
+        lost = [f"{loss:.4f} {name}" for name, loss in model.losses_.items()]
+        print_rows([("weights", ", ".join(shown)), *([("held back", f"loss {', '.join(lost)}")] if lost else [])])
     say(f"wrote {out}")
 
 
 def _new(
     kind: str, horizon: int | None, context: int | None, preset: str | None, settings: dict[str, Any]
-) -> LogSparse:
+) -> Forecaster:
+    """Return an unfitted model, or an ensemble of several; options of networks go to all networks among them."""
+    from logsparse import presets
+    from logsparse.ensemble import Ensemble
+    from logsparse.errors import ConfigError
+    from logsparse.forecaster import LogSparse
+    from logsparse.registry import class_of, known_as, named
+
+    names = kind.split("+")
+    for name in names:
+        if known_as(name) is None:
+            named(name, 1)  # raises, with the names that there are
+    known = [known_as(name) or name for name in names]
+    networks = [name for name in known if issubclass(class_of(name), LogSparse)]
+    asked = [f"--{name}" for name in given(context=context, preset=preset)]
+    asked += [f"--{name}" if name in _OPTIONS else f"--set {name}" for name in settings]
+    if asked and not networks:
+        raise ConfigError(
+            f"{', '.join(asked)} {'is' if len(asked) == 1 else 'are'} for networks.",
+            got=f"--model {kind}",
+            hint="leave it out, or add a network, such as logsparse+ets.",
+        )
+    steps = presets.named(preset).horizon if horizon is None and preset is not None else horizon
+    if steps is None:
+        raise ConfigError(
+            "A model needs --horizon, the number of steps to forecast.", got="none", hint="try --horizon 24."
+        )
+    made = {name: _network(name, steps, context, preset, settings) for name in networks}
+    members = [made[name] if name in made else named(name, steps) for name in known]
+    model = members[0] if len(members) == 1 else Ensemble(members)
+    model.check()
+    return model
+
+
+def _network(name: str, horizon: int, context: int | None, preset: str | None, settings: dict[str, Any]) -> LogSparse:
     """Return an unfitted network; without a preset its settings follow from the data."""
     from dataclasses import replace
-    from typing import cast
 
     from logsparse import presets
+    from logsparse.registry import named
 
-    base = None if preset is None else presets.named(preset, known_as(kind) or kind)
-    steps = base.horizon if horizon is None and base else _needed(horizon)
-    model = cast("LogSparse", named(kind, steps, context=context, **settings))
+    base = None if preset is None else presets.named(preset, name)
+    model = cast("LogSparse", named(name, horizon, context=context, **settings))
     model.check()
     if base is not None:
         model.config = replace(base, horizon=model.horizon, context=model.context or base.context)
@@ -225,6 +247,8 @@ def _new(
     return model
 
 
+# Settings with an option of their own.
+_OPTIONS = ("steps", "minutes", "seed", "device")
 # What of a fitted model may be set when it is trained further.
 _FINE_TUNED = ("steps", "minutes", "lr")
 

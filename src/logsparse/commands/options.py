@@ -180,7 +180,9 @@ def _cell(value: Any) -> str:
 
 
 def say_of_training(model: object, path: Path) -> None:
-    """Print that the training of a saved model was too short, if it was."""
+    """Print that the training of a saved model, or of a member of a saved ensemble, was too short, if it was."""
+    for name, member in getattr(model, "members_", {}).items():
+        say_of_training(member, path / name)
     history = getattr(model, "history_", None)
     if history is not None and history.warning:
         say(f"{path}: {history.warning}")
