@@ -5,15 +5,15 @@ Every rule reads the last steps of many series at once, in blocks of bounded mem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logsparse.data.calendar import DAY, Freq, Ints
-from logsparse.data.health import Finding, Health, OnBad, Severity, against, check_on_bad, without_bad
-from logsparse.data.panel import Floats, Panel, SeriesId
+from logsparse.data.health import Finding, Health, OnBad, Severity, check_on_bad, without_bad
+from logsparse.data.panel import Floats, Panel
 from logsparse.data.times import stamps
 from logsparse.errors import above_zero, whole
 
@@ -75,12 +75,14 @@ def findings_of(panel: Panel, rules: Rules | None = None, now: int | None = None
     return [*_empty(panel, last_S), *_stale(panel, last_S, rules, now), *found]
 
 
-def screen(panel: Panel, fitted: Panel, learned: Collection[SeriesId], on_bad: OnBad) -> tuple[Panel, Health]:
-    """Examine a history to forecast from, and its series beside those of the model; return what is left of it."""
+def screen(panel: Panel, compared: Sequence[Finding], fitted: int, on_bad: OnBad) -> tuple[Panel, Health]:
+    """Examine a history to forecast from; return what is left of it, and what was found.
+
+    `compared` are findings beside the `fitted` series of a model.
+    """
     check_on_bad(on_bad)
-    compared = against(panel, fitted, learned)
     missing = sum(finding.kind == "missing" for finding in compared)
-    if on_bad == "warn" and missing > _MOST * len(fitted):
+    if on_bad == "warn" and missing > _MOST * fitted:
         # Someone forecasts a few of the series, which is no cause for a warning.
         compared = [finding for finding in compared if finding.kind != "missing"]
     health = Health(len(panel), (*findings_of(panel), *compared), panel.origin.library)
