@@ -272,9 +272,14 @@ def _disagree(name: str, got: str) -> DataError:
     )
 
 
+def is_file_name(path: Path) -> bool:
+    """Return True if the name has an ending that results are written with."""
+    return path.suffix.lower() in _WRITTEN
+
+
 def check_writable(path: Path, *, folder: bool = False) -> None:
     """Raise before long work if its result could not be written to `path` (into `path` if it is a `folder`)."""
-    if not folder and path.suffix.lower() not in _WRITTEN:
+    if not folder and not is_file_name(path):
         raise DataError(
             "Results are written as parquet, csv, feather or json.",
             got=f"{path}",
