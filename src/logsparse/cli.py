@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
+from itertools import pairwise
 from typing import Annotated
 
 import typer
@@ -135,11 +136,8 @@ def _check_arguments(arguments: Sequence[str]) -> None:
 
 def _with_values(arguments: Sequence[str]) -> list[str]:
     """Return the arguments with an empty value after `--ray` where it has none, as typer has no optional values."""
-    following = [*arguments[1:], "-"]
-    return [
-        "--ray=" if word == "--ray" and after.startswith("-") else word
-        for word, after in zip(arguments, following, strict=True)
-    ]
+    pairs = pairwise([*arguments, "-"])
+    return ["--ray=" if word == "--ray" and after.startswith("-") else word for word, after in pairs]
 
 
 def _with_hint(error: typer.TyperException) -> str:

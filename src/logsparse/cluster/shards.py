@@ -228,8 +228,8 @@ def open_part(name: str, content: bytes) -> pl.LazyFrame:
         return scan_part(content, Path(name))
 
 
-def whole_parts(path: object, id_col: str) -> list[pl.LazyFrame] | None:
-    """Return the parts of a folder in which each series lies whole in one; None for anything else."""
+def whole_parts(path: object, id_col: str, needed: Sequence[str] = ()) -> dict[str, pl.LazyFrame] | None:
+    """Return the parts of a folder in which each series lies whole in one, by name; None for anything else."""
     if not isinstance(path, (str, Path)) or not Path(path).is_dir():
         return None
     folder = Path(path)
@@ -237,7 +237,7 @@ def whole_parts(path: object, id_col: str) -> list[pl.LazyFrame] | None:
     if len(names) < 2 or id_col not in schema_of(scan_folder(folder, [])):
         return None
     try:
-        series_per_part(folder, id_col, [])
+        series_per_part(folder, id_col, needed)
     except SplitSeriesError:
         return None
-    return [scan_part(folder / name, name) for name in names]
+    return {str(name): scan_part(folder / name, name) for name in names}

@@ -6,7 +6,8 @@ Every rule reads the last steps of many series at once, in blocks of bounded mem
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,15 +65,48 @@ class Rules:
 
 def findings_of(panel: Panel, rules: Rules | None = None, now: int | None = None) -> list[Finding]:
     """Return what is wrong with the last steps of every series; `now` is a time on the panel's clock."""
-    rules = rules or Rules()
-    found: list[Finding] = []
-    last_S = np.empty(len(panel), np.int64)
-    size = max(1, _CELLS // _window(panel))
-    for begin in range(0, len(panel), size):
-        recent = _Recent.of(panel, np.arange(begin, min(begin + size, len(panel))), rules)
-        last_S[recent.series_B] = recent.last_B
-        found += _about(recent)
-    return [*_empty(panel, last_S), *_stale(panel, last_S, rules, now), *found]
+    examination = Examination(rules)
+    examination.add(panel)
+    return examination.findings(now)
+
+
+class Examination:
+    """What is wrong with the series of panels that are read one after the other, such as the parts of a folder."""
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        self.rules = rules or Rules()
+        self.found: list[Finding] = []
+        self.outlines: list[Panel] = []
+        self.lasts: list[Ints] = []
+
+    def add(self, panel: Panel) -> None:
+        """Examine a panel; its values are not kept."""
+        last_S = np.empty(len(panel), np.int64)
+        size = max(1, _CELLS // _window(panel))
+        for begin in range(0, len(panel), size):
+            recent = _Recent.of(panel, np.arange(begin, min(begin + size, len(panel))), self.rules)
+            last_S[recent.series_B] = recent.last_B
+            self.found += _about(recent)
+        self.lasts.append(last_S)
+        nothing = np.zeros(0, np.float32)
+        at_0 = np.zeros(len(panel) + 1, np.int64)
+        self.outlines.append(replace(panel, values=nothing, indptr=at_0, covariates={}, static={}))
+
+    def outline(self) -> Panel:
+        """Return all series without their values."""
+        first = self.outlines[0]
+        return replace(
+            first,
+            indptr=np.zeros(sum(map(len, self.outlines)) + 1, np.int64),
+            ids=tuple(chain(*(part.ids for part in self.outlines))),
+            starts=np.concatenate([part.starts for part in self.outlines]),
+            lengths=np.concatenate([part.lengths for part in self.outlines]),
+        )
+
+    def findings(self, now: int | None = None) -> list[Finding]:
+        """Return all findings; `now` is a time on the clock of the panels."""
+        panel, last_S = self.outline(), np.concatenate(self.lasts)
+        return [*_empty(panel, last_S), *_stale(panel, last_S, self.rules, now), *self.found]
 
 
 def screen(panel: Panel, compared: Sequence[Finding], fitted: int, on_bad: OnBad) -> tuple[Panel, Health]:

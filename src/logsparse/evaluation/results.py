@@ -77,6 +77,6 @@ def open_results(results: Data, **columns: Unpack[ResultColumns]) -> tuple[Itera
         found = _recognised(list(schema_of(scan_folder(Path(results), []))), asked)
         ids = found.get(ID, ID)
         if (parts := whole_parts(results, ids)) is not None:
-            return (_renamed(collect_whole(part), found) for part in parts), "polars", ids
+            return (_renamed(collect_whole(part), found) for part in parts.values()), "polars", ids
     table, library, ids = read_results(results, **columns)
     return iter([table]), library, ids
