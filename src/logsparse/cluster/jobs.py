@@ -353,10 +353,12 @@ class _Errand:
             return self._collect(len(names))
         finally:
             self.stopped.set()
-            for seat in workers:
-                seat.close()
-            for thread in threads:
-                thread.join()
+            # Again and again: a thread may be about to start its worker.
+            while any(thread.is_alive() for thread in threads):
+                for seat in workers:
+                    seat.kill()
+                for thread in threads:
+                    thread.join(_SECONDS_BETWEEN_LOOKS / len(threads))
 
     def _collect(self, count: int) -> dict[str, Answer]:
         made: dict[str, Answer] = {}

@@ -115,7 +115,12 @@ def shard(
             "Parts must be written outside of the data.", got=f"{out} in {data}", hint="give another folder."
         )
     table, _ = scan_native(data, ids=id_col, needed=[id_col])
-    require(list(schema_of(table)), [id_col])
+    if id_col not in schema_of(table):
+        raise DataError(
+            "A table to shard must be long, with a column of ids.",
+            got=f"no {id_col!r} among {', '.join(schema_of(table))}",
+            hint="name it with id_col=.",
+        )
     rows = count_rows(table)
     if not rows:
         raise DataError("A table to shard must have rows.", got="an empty table", hint="check how it was written.")

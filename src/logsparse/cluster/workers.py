@@ -103,8 +103,11 @@ class Seat(Protocol):
     def ask(self, task: Task) -> Answer | None:
         """Return the answer, or None if the worker died."""
 
+    def kill(self) -> None:
+        """End the worker, also in the middle of a task, which is answered by None."""
+
     def close(self) -> None:
-        """End the worker, also in the middle of a task."""
+        """Release what the worker held; no thread waits for it any more."""
 
 
 @contextmanager
@@ -143,9 +146,13 @@ class ProcessSeat:
         found = self.worker.ask(_as_text(task))
         return None if found is None else _as_bytes(found)
 
-    def close(self) -> None:
-        """End the process; a thread that waits for its answer gets None."""
+    def kill(self) -> None:
+        """End the process."""
         self.worker.kill()
+
+    def close(self) -> None:
+        """Close its pipes."""
+        self.worker.close()
 
 
 def serve() -> None:
@@ -251,7 +258,7 @@ class RaySeat:
             version, failed = self.ray.get(answer), ""
         except self.ray.exceptions.RayError as error:
             version, failed = "", next(line for line in reversed(str(error).splitlines()) if line.strip())
-            self.close()
+            self.kill()
             self.failures += 1
         if version not in ("", __version__) or self.failures == _STARTS:
             raise ConfigError(
@@ -265,13 +272,17 @@ class RaySeat:
         try:
             found: Answer = self.ray.get(self.actor.run.remote(task))
         except self.ray.exceptions.RayError:
-            self.close()
+            self.kill()
             return None
         self.failures = 0
         return found
 
     def close(self) -> None:
-        """End the actor; a thread that waits for its answer gets None."""
+        """Do nothing more than `kill`."""
+        self.kill()
+
+    def kill(self) -> None:
+        """End the actor."""
         actor, self.actor = self.actor, None
         if actor is not None:
             with suppress(Exception):  # the cluster may be gone
