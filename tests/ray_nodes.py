@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 from ray.cluster_utils import Cluster
 
 # The object store is small: /dev/shm may be.
-NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
+NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80_000_000}
 
 if __name__ == "__main__":
-    cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+    cluster: Any = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
     second = cluster.add_node(**NODE)
     cluster.wait_for_nodes()
     sys.stdout.write(f"{cluster.address}\n")

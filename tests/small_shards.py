@@ -42,8 +42,8 @@ def naive(place: Path) -> Path:
 
 def network(place: Path) -> Path:
     """Save a network whose forecasts take a while if they are drawn from many samples."""
-    small = {"layers": 1, "width": 8, "heads": 2, "kernel": 2, "batch": 4}
-    ls.LogSparse(horizon=24, context=48, steps=2, verbose=False, **small).fit(frame()).save(place)
+    small = ls.LogSparse(24, context=48, steps=2, layers=1, width=8, heads=2, kernel=2, batch=4, verbose=False)
+    small.fit(frame()).save(place)
     return place
 
 

@@ -83,7 +83,7 @@ def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
         )
         path = tmp_path / f"{times}.parquet"
         table.write_parquet(path, row_group_size=50_000)
-        words = [sys.executable, "-c", MEASURED, path, tmp_path / f"parts{times}", str(5 * times)]
+        words: list[str | Path] = [sys.executable, "-c", MEASURED, path, tmp_path / f"parts{times}", str(5 * times)]
         peaks.append(int(subprocess.run(words, check=True, capture_output=True, text=True).stdout))
         size = table.estimated_size() // 2**20
     assert peaks[1] - peaks[0] < size / 3, (peaks, size)

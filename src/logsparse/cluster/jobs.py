@@ -7,7 +7,7 @@ entry in the ledger.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -258,7 +258,7 @@ class _Places:
             raise ConfigError(
                 "Results must be written outside of the data.", got=f"{out} and {folder}", hint="give another folder."
             )
-        return cls(*places, None if future is None else a_path(rule, future, hint='write future="parts".'))
+        return cls(places[0], places[1], None if future is None else a_path(rule, future, hint='write future="parts".'))
 
     def read(self, name: str) -> dict[str, bytes | None]:
         """Return the content of a part, and of the future of its covariates."""
@@ -342,7 +342,7 @@ class _Errand:
         self.answers: SimpleQueue[tuple[str, int, Answer | LogsparseError]] = SimpleQueue()
         self.stopped = Event()
 
-    def run(self, names: list[str], workers: list[Seat]) -> dict[str, Answer]:
+    def run(self, names: list[str], workers: Sequence[Seat]) -> dict[str, Answer]:
         """Return the entry of every part; raise if some of them failed."""
         for name in names:
             self.todo.put((name, 1))

@@ -114,13 +114,14 @@ def backtest(
         from logsparse.cluster.jobs import backtest_shards
 
         models.refuse_unfitted()
+        folder, target = both
         tests = given(windows=windows, step=step, until=until, quantiles=levels, season=season)
         changed = given(samples=samples, method=method)
         paths = {label: Path(word) for label, word in zip(numbered(models.labels()), words, strict=True)}
         fitted = paths if len(paths) > 1 else Path(words[0])
-        done = backtest_shards(fitted, *both, jobs=jobs, ray=engine(ray), columns=used, **tests, **changed)
+        done = backtest_shards(fitted, folder, target, jobs=jobs, ray=engine(ray), columns=used, **tests, **changed)
         say(f"wrote {done.made:,} parts to {out}" if done.made else f"{out} is complete already")
-        print_scores(both[1])
+        print_scores(target)
         return
     panel = read_for(models.forecasters, source(data), used, refit=refit)
     say(f"{panel.origin.layout} table: {panel}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,7 +102,8 @@ def examined(
     A folder in which each series lies whole in one part is read part by part.
     """
     spec = ColumnSpec.of(columns if model is None else {**model.columns_, **columns})
-    parts = whole_parts(data, spec.id_col, spec.used) or {"": data}
+    found_parts = whole_parts(data, spec.id_col, spec.used)
+    parts: Mapping[str, Data] = {"": data} if found_parts is None else found_parts
     examination, seen = Examination(rules), _Values()
     steps: dict[str, str] = {}
     for name, part in parts.items():
