@@ -49,9 +49,7 @@ def test_parts_of_different_steps_are_refused_and_split_series_are_read_as_one_t
     one = tmp_path / "parts" / "part-00000-of-00002.parquet"
     table = pl.read_parquet(one)
     table.with_columns(pl.col("ds") + (pl.col("ds") - pl.col("ds").min())).write_parquet(one)
-    with pytest.raises(
-        ls.DataError, match=r"same step. Got 2h in part-00000-of-00002.parquet and h in part-0"
-    ):
+    with pytest.raises(ls.DataError, match=r"same step. Got 2h in part-00000-of-00002.parquet and h in part-0"):
         ls.check(tmp_path / "parts")
     for half, rows in enumerate((frame(6).head(700), frame(6).tail(-700))):
         (tmp_path / "days").mkdir(exist_ok=True)

@@ -23,9 +23,9 @@ from logsparse.data.health import OnBad, check_on_bad
 from logsparse.data.times import When
 from logsparse.errors import ConfigError, DataError, LogsparseError, a_path, keywords, whole
 from logsparse.evaluation.backtest import check_test, levels_of
-from logsparse.folder import CONFIG, read, write
+from logsparse.folder import CONFIG, write
 from logsparse.forecast import Forecaster
-from logsparse.params import Levels, steps_asked
+from logsparse.params import Levels, opened, steps_asked
 from logsparse.process import Progress
 from logsparse.registry import load
 from logsparse.storage import checksum, read_file, write_whole
@@ -61,20 +61,34 @@ class BacktestSettings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ShardRun:
-    """What `predict_shards` and `backtest_shards` have done."""
+    """What `predict_shards` and `backtest_shards` have done.
+
+    Parameters
+    ----------
+    parts
+        Parts of the data, all of them done now.
+    made
+        Parts that were made in this run; the others were there.
+    series, rows
+        Series and rows of the results, over all parts.
+    left_out
+        Series that `on_bad="skip"` left out, over all parts.
+    reasons
+        Why, for the first of those in each part that this run made.
+
+    Examples
+    --------
+    >>> import logsparse as ls
+    >>> ls.ShardRun(parts=8, made=3, series=40, rows=960, left_out=0).made
+    3
+    """
 
     parts: int
-    """Parts of the data, all of them done now."""
     made: int
-    """Parts that were made in this run; the others were there."""
     series: int
-    """Series in the results."""
     rows: int
-    """Rows of the results."""
     left_out: int
-    """Series that `on_bad="skip"` left out."""
     reasons: tuple[str, ...] = ()
-    """Why, for the first of those that this run left out."""
 
 
 def predict_shards(
@@ -236,7 +250,7 @@ class _Models:
                 saved, slim = Path(scratch, "saved"), Path(scratch, "slim")
                 if isinstance(model, Forecaster):
                     model.save(saved)
-                write(slim, replace(read(saved if isinstance(model, Forecaster) else model), history=None))
+                write(slim, replace(opened(saved if isinstance(model, Forecaster) else model), history=None))
                 self.loaded[name] = load(slim, **changed)
                 self.files.update({f"{number}/{path.name}": path.read_bytes() for path in sorted(slim.iterdir())})
             self.checksums.append(checksum(self.files[f"{number}/{CONFIG}"])["sha256"])
