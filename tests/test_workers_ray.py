@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import logsparse as ls
 from command import refusal
 from small_shards import PARTS, command, contents, entries, frame, naive, network, wait_for_entries
 
-pytest.importorskip("ray", reason="needs the extra `ray`")
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra `ray`")
 SLOW = ("--samples", 1000)
 
 
@@ -34,6 +35,7 @@ def nodes() -> Iterator[subprocess.Popen[str]]:
         process.communicate(timeout=60)
 
 
+@needs_ray
 def test_nodes_and_drivers_may_die(nodes: subprocess.Popen[str], tmp_path: Path) -> None:
     ls.shard(frame(), tmp_path / "parts", parts=PARTS)
     network(tmp_path / "model")
@@ -73,7 +75,9 @@ def test_nodes_and_drivers_may_die(nodes: subprocess.Popen[str], tmp_path: Path)
     assert {name: (two / name).stat().st_mtime_ns for name in kept} == kept
 
 
-def test_a_cluster_that_does_not_answer_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_one_error_with_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ls.shard(frame(4), tmp_path / "parts", parts=2)
     naive(tmp_path / "model")
     words = ("predict", tmp_path / "model", tmp_path / "parts", "-o", tmp_path / "out", "--ray")
