@@ -64,7 +64,7 @@ def test_an_interrupt_ends_the_processes() -> None:
 
 def test_few_tasks_are_worked_off_without_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "answer", lambda task: {"here": task["say"]})
-    monkeypatch.setattr(workers, "_Worker", None)
+    monkeypatch.setattr(workers, "Worker", None)
     assert answers(tasks(*"abcdefg"), 8, lambda: None)[-1] == {"here": "g"}
     assert len(answers(tasks(*"abcdefghijkl"), 1, lambda: None)) == 12
     forward = [{"say": "a", "model": {}}] * 500

@@ -20,18 +20,19 @@ ORDER = [
     "model.inverse_cdf", "model.likelihood", "config", "settings", "presets",
     "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.localtime",
     "data.features", "data.files", "data.grid", "data.frame", "data.later", "data.health", "data.findings",
-    "data.series_index", "data.windows", "defaults", "canvas", "pictures", "plots",
+    "data.series_index", "cluster.shards", "data.windows", "defaults", "canvas", "pictures", "plots",
     "attention.draw", "attention.triton", "attention.attend", "attention.layer", "attention.triton_kernels",
     "model.block", "model.network", "model.decode", "model.recurrent", "model.statespace", "model.transformer",
     "attention.maps",
     "train.distributed", "train.batches", "train.optim", "train.checkpoint", "train.loop",
     "folder", "params", "forecast", "plan", "forecaster",
     "baselines.recurrent", "baselines.estimate", "baselines.naive", "baselines.classical", "baselines.trmf", "registry",
-    "evaluation.metrics", "evaluation.backtest", "evaluation.check", "evaluation.compare", "evaluation.importance",
-    "evaluation.what_if", "ensemble",
+    "evaluation.results", "evaluation.metrics", "evaluation.backtest", "evaluation.check", "evaluation.compare",
+    "evaluation.importance", "evaluation.what_if", "ensemble", "cluster.ledger", "cluster.workers", "cluster.jobs",
     "reporting.numbers", "reporting.charts", "reporting.sections", "reporting.report",
     "commands.options", "commands.attend", "commands.backtest", "commands.check", "commands.explain",
-    "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.fit",
+    "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.shard",
+    "commands.fit",
     "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment", "paper.prepare", "paper.sources",
     "paper.shapes", "paper.synthetic", "paper.cases", "paper.tables", "paper.long_waves",
     "paper.claims", "paper.figures", "paper.commands",
@@ -41,12 +42,12 @@ ORDER = [
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
     "data.panel", "data.times", "data.columns", "data.localtime", "data.files", "data.grid", "data.frame", "data.later",
-    "data.health", "forecast", "attention.maps",
+    "data.health", "forecast", "attention.maps", "cluster.shards", "evaluation.results",
     "evaluation.backtest", "evaluation.metrics", "evaluation.compare", "evaluation.importance", "evaluation.what_if",
     "reporting.numbers", "reporting.sections", "reporting.report", "commands.options",
     "paper.sources", "paper.prepare", "paper.experiment",
 }  # fmt: skip
-MAY_SEE_TORCH = {"data.windows", "folder", "plan", "forecaster"}
+MAY_SEE_TORCH = {"data.windows", "folder", "plan", "forecaster", "cluster.workers"}
 
 
 def module(path: Path) -> str:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from logsparse.baselines.naive import SeasonalNaive
     from logsparse.baselines.recurrent import DeepAR, DeepState
     from logsparse.baselines.trmf import TRMF
+    from logsparse.cluster.jobs import ShardRun, backtest_shards, predict_shards
+    from logsparse.cluster.shards import shard
     from logsparse.config import Config, ModelConfig, TrainConfig
     from logsparse.data.frame import to_panel
     from logsparse.data.health import Health
@@ -42,6 +44,10 @@ _HOMES = {
     "attend": "attention.attend",
     "backtest": "evaluation.backtest",
     "check": "evaluation.check",
+    "ShardRun": "cluster.jobs",
+    "backtest_shards": "cluster.jobs",
+    "predict_shards": "cluster.jobs",
+    "shard": "cluster.shards",
     "Config": "config",
     "ModelConfig": "config",
     "TrainConfig": "config",
@@ -98,19 +104,23 @@ __all__ = [
     "NotFittedError",
     "Panel",
     "SeasonalNaive",
+    "ShardRun",
     "TrainConfig",
     "WhatIf",
     "attend",
     "backtest",
+    "backtest_shards",
     "check",
     "crps_samples",
     "importance",
     "load",
     "patterns",
+    "predict_shards",
     "presets",
     "register",
     "report",
     "score",
+    "shard",
     "to_panel",
     "what_if",
 ]

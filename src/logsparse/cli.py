@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
+from itertools import pairwise
 from typing import Annotated
 
 import typer
@@ -22,6 +23,7 @@ from logsparse.commands.pattern import pattern
 from logsparse.commands.predict import predict
 from logsparse.commands.report import report
 from logsparse.commands.score import score
+from logsparse.commands.shard import shard
 from logsparse.errors import ConfigError, LogsparseError, escaped
 
 # Exit code after Ctrl-C, as shells report it.
@@ -36,6 +38,7 @@ EXAMPLES: dict[Callable[..., None], str] = {
     report: "logsparse report results.parquet --model model -o report.html",
     explain: "logsparse explain model sales.csv --draw importance.svg",
     attend: "logsparse attend model --series store_12 -o attention.svg",
+    shard: "logsparse shard sales.parquet -o parts --parts 16",
     pattern: "logsparse pattern logsparse --length 96 --draw pattern.svg",
 }
 """The commands in the order of the help, and an example of each."""
@@ -45,7 +48,7 @@ _OPTIONS = (
     *("id_col", "time_col", "target_col", "freq", "tz", "time_format", "dayfirst"),
     *("past_covariates", "covariates", "static"),
     *("horizon", "context", "quantiles", "samples", "method", "until", "future", "on_bad", "minutes", "steps", "seed"),
-    *("windows", "step", "refit", "season", "length"),
+    *("windows", "step", "refit", "season", "length", "parts", "jobs"),
 )
 _ARGUMENT = re.compile(rf"\b({'|'.join(_OPTIONS)})=('[^']*'|\[[^]]*\]|True|False|frame\b|[0-9.]*[0-9])?")
 # The same, and thresholds of check, where a rule begins with the name; `on_bad` is no word of its own anywhere.
@@ -90,7 +93,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         _check_arguments(sys.argv[1:])
-        status = app(prog_name="logsparse", standalone_mode=False)
+        status = app(_with_values(sys.argv[1:]), prog_name="logsparse", standalone_mode=False)
     except LogsparseError as error:
         typer.echo(f"logsparse: {in_options(str(error))}", err=True)
         sys.exit(2)
@@ -141,6 +144,12 @@ def _check_arguments(arguments: Sequence[str]) -> None:
             got=f"'' as argument {arguments.index('') + 1}",
             hint="check that the shell variables of the command are set.",
         )
+
+
+def _with_values(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with an empty value after `--ray` where it has none, as typer has no optional values."""
+    pairs = pairwise([*arguments, "-"])
+    return ["--ray=" if word == "--ray" and after.startswith("-") else word for word, after in pairs]
 
 
 def _with_hint(error: typer.TyperException) -> str:

@@ -17,7 +17,7 @@ from logsparse.data.columns import Columns, ColumnSpec, result_names
 from logsparse.data.findings import screen
 from logsparse.data.frame import Data, read_panel, refuse_empty
 from logsparse.data.grid import to_native
-from logsparse.data.health import Health, OnBad, warn
+from logsparse.data.health import Health, OnBad, against, warn
 from logsparse.data.later import NewSeries, add_new, find_new, join_like, read_like, refuse_new
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.series_index import check_columns, pack_panel, unpack_panel
@@ -320,9 +320,14 @@ class Forecaster(Parameters, Saved, ABC):
         (summary,) = self.summaries([self.history(past, future, steps, health.bad)], levels)
         return summary.first(steps).frame()
 
-    def screened(self, data: Data | None, on_bad: OnBad) -> tuple[Panel, Health]:
-        """Return the data to forecast from, without the series that `on_bad` leaves out, and what was found."""
-        return screen(self._past(data), self.panel_, self.learned_until(), on_bad)
+    def screened(self, data: Data | None, on_bad: OnBad, *, compare: bool = True) -> tuple[Panel, Health]:
+        """Return the data to forecast from, without the series that `on_bad` leaves out, and what was found.
+
+        With `compare`, series that the model knows and the data lack are findings too, and so are new ones.
+        """
+        panel = self._past(data)
+        compared = against(panel, self.panel_, self.learned_until()) if compare else []
+        return screen(panel, compared, len(self.panel_), on_bad)
 
     def summaries(self, histories: Sequence[Panel], levels: tuple[float, ...]) -> Iterator[Forecast]:
         """Forecast each history; a subclass may leave out samples, or forecast all histories at once."""

@@ -1,4 +1,4 @@
-"""The process: refuse to run in a fork, keep freed memory between steps, show the progress of long work.
+"""The process: refuse to run in a fork, keep freed memory, show the progress of long work, start worker processes.
 
 polars and torch keep thread pools. A fork copies the memory of the pools but none of their threads, so that work given
 to a pool in the child never finishes.
@@ -12,15 +12,19 @@ Progress is a bar on a terminal, one line that updates itself in a notebook, and
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import re
+import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TextIO
 
@@ -207,3 +211,78 @@ def in_notebook() -> bool:
 def _duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes // 60}h{minutes % 60:02d}m" if minutes >= 60 else f"{minutes}m{rest:02d}s"
+
+
+# One thread per worker: the workers share the cores. The number of threads also changes the last digits of sums.
+_ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS"), "1"
+)
+# Ctrl-C reaches every process of a terminal; only the caller handles it.
+_BEGIN = """
+import json, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.path[:] = json.loads(sys.argv[1])
+"""
+
+
+class Worker:
+    """A process that runs a program of Python and answers tasks of JSON; one that dies is replaced at the next task.
+
+    The program reads and writes lines, as `answer_lines` does.
+    """
+
+    def __init__(self, program: str, *arguments: str) -> None:
+        self.program, self.arguments = program, arguments
+        self.process: subprocess.Popen[str] | None = None
+
+    def ask(self, task: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the answer, or None if the process has died."""
+        if self.process is None:
+            self.process = subprocess.Popen(  # noqa: S603 (our own code, no shell)
+                [sys.executable, "-c", _BEGIN + self.program, json.dumps(sys.path), *self.arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=os.environ | _ONE_THREAD,
+            )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        line = ""
+        with suppress(OSError, ValueError):  # the pipe is broken if the process has died, and closed after `close`
+            self.process.stdin.write(json.dumps(task) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        if not line.endswith("\n"):
+            self.close()
+            return None
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def kill(self) -> None:
+        """End the process without waiting; a task that it works on is answered by None."""
+        if self.process is not None:
+            self.process.kill()
+
+    def close(self) -> None:
+        """End the process, and wait until it has ended."""
+        if self.process is not None:
+            self.process.kill()
+            with suppress(OSError), self.process:  # closes the pipes, waits for the end
+                pass
+            self.process = None
+
+
+def answer_lines(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Answer one task per line of stdin on stdout; the process ends with its caller, even in the middle of a task."""
+    out, sys.stdout = sys.stdout, sys.stderr  # keep prints of other libraries out of the answers
+    tasks: SimpleQueue[str] = SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            tasks.put(line)
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        out.write(json.dumps(answer(json.loads(tasks.get()))) + "\n")
+        out.flush()

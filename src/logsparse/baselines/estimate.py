@@ -7,15 +7,10 @@ process, and run again what is not behind `if __name__ == "__main__"`.
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
 from queue import SimpleQueue
 from statistics import NormalDist
 from typing import Any, Literal
@@ -24,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logsparse.errors import is_number
+from logsparse.process import Worker, answer_lines
 from logsparse.storage import a_list, entries, number, require, text, whole_number, wholes
 
 Kind = Literal["arima", "ets"]
@@ -166,16 +162,7 @@ def _read(found: dict[str, Any]) -> Answer:
 # A worker takes about three seconds to start, so it needs this many estimates to pay off. Filtering forward takes
 # about a hundredth of the time of an estimate.
 _ESTIMATES_A_WORKER, _FORWARDS_AN_ESTIMATE = 4, 100
-# One thread per worker.
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-# Ctrl-C reaches every process of a terminal; only the caller handles it.
-_SERVE = """
-import json, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-sys.path[:] = json.loads(sys.argv[1])
-from logsparse.baselines.estimate import serve
-serve()
-"""
+_SERVE = "from logsparse.baselines.estimate import serve; serve()"
 
 
 def answers(tasks: Sequence[Task], processes: int, done: Callable[[], object]) -> list[Answer]:
@@ -189,15 +176,16 @@ def answers(tasks: Sequence[Task], processes: int, done: Callable[[], object]) -
             found.append(answer(task))
             done()
         return found
-    free: SimpleQueue[_Worker] = SimpleQueue()
-    workers = [_Worker() for _ in range(count)]
+    free: SimpleQueue[Worker] = SimpleQueue()
+    workers = [Worker(_SERVE) for _ in range(count)]
     for worker in workers:
         free.put(worker)
 
     def ask(task: Task) -> Answer:
         worker = free.get()
         try:
-            return worker.ask(task)
+            found = worker.ask(task)
+            return {"failed": "its process died"} if found is None else found
         finally:
             free.put(worker)
 
@@ -219,48 +207,6 @@ def answers(tasks: Sequence[Task], processes: int, done: Callable[[], object]) -
             worker.close()
 
 
-class _Worker:
-    """A process that answers tasks; one that dies is replaced at the next task."""
-
-    process: subprocess.Popen[str] | None = None
-
-    def ask(self, task: Task) -> Answer:
-        if self.process is None:
-            self.process = subprocess.Popen(  # noqa: S603 (our own code, no shell)
-                [sys.executable, "-c", _SERVE, json.dumps(sys.path)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                env=os.environ | _ONE_THREAD,
-            )
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        line = ""
-        with suppress(OSError):  # the pipe is broken if the process has died
-            self.process.stdin.write(json.dumps(task) + "\n")
-            self.process.stdin.flush()
-            line = self.process.stdout.readline()
-        if not line:
-            self.close()
-            return {"failed": "its process died"}
-        found: Answer = json.loads(line)
-        return found
-
-    def kill(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-
-    def close(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            with suppress(OSError), self.process:  # closes the pipes, waits for the end
-                pass
-            self.process = None
-
-
 def serve() -> None:
-    """Answer one task per line of stdin on stdout; the main function of a worker."""
-    out, sys.stdout = sys.stdout, sys.stderr  # keep prints of other libraries out of the answers
-    for line in sys.stdin:
-        out.write(json.dumps(answer(json.loads(line))) + "\n")
-        out.flush()
+    """Answer tasks; the main function of a worker."""
+    answer_lines(answer)

@@ -17,19 +17,24 @@ from logsparse.commands.options import (
     Format,
     FreqText,
     IdCol,
+    Jobs,
     MethodName,
     Minutes,
     PastCovariates,
     Preset,
     Quantiles,
+    Ray,
     Samples,
     StaticNames,
     TargetCol,
     TimeCol,
     TimeFormat,
     Tz,
+    check_format,
     check_out,
     columns,
+    engine,
+    folders,
     given,
     levels_of,
     listed,
@@ -68,8 +73,13 @@ def backtest(
     method: MethodName = None,
     minutes: Minutes = None,
     preset: Preset = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="file to write the results to")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="file to write the results to, or -; if DATA is a folder of parts, a folder"),
+    ] = None,
     format_: Format = None,
+    jobs: Jobs = None,
+    ray: Ray = None,
     covariates: Covariates = None,
     past_covariates: PastCovariates = None,
     static: StaticNames = None,
@@ -81,11 +91,19 @@ def backtest(
     time_format: TimeFormat = None,
     dayfirst: DayFirst = None,
 ) -> None:
-    """Forecast DATA at past cutoffs and score the forecasts."""
+    """Forecast DATA at past cutoffs and score the forecasts.
+
+    If DATA is a folder of parts (see `logsparse shard`) and -o a folder, fitted models are tested on one part at a time
+    per process; the same command continues after an interruption.
+    """
     from logsparse.evaluation.backtest import backtest as run
     from logsparse.evaluation.backtest import numbered, read_for
 
-    check_out(out, format_)
+    both = folders(data, out, jobs, ray)
+    if both:
+        check_format(format_, out)
+    else:
+        check_out(out, format_)
     levels = levels_of(quantiles)
     words = [model] if _is_saved(model) else listed(model) or [model]
     models = _Models(words, refit=refit)
@@ -96,6 +114,19 @@ def backtest(
     named = columns(id_col=id_col, time_col=time_col, target_col=target_col, freq=freq, **lists)
     written = columns(tz=tz, time_format=time_format, dayfirst=dayfirst)
     used: Columns = {**named, **written}
+    if both:
+        from logsparse.cluster.jobs import backtest_shards
+
+        models.refuse_unfitted()
+        folder, target = both
+        tests = given(windows=windows, step=step, until=until, quantiles=levels, season=season)
+        changed = given(samples=samples, method=method)
+        paths = {label: Path(word) for label, word in zip(numbered(models.labels()), words, strict=True)}
+        fitted = paths if len(paths) > 1 else Path(words[0])
+        done = backtest_shards(fitted, folder, target, jobs=jobs, ray=engine(ray), columns=used, **tests, **changed)
+        say(f"wrote {done.made:,} parts to {out}" if done.made else f"{out} is complete already")
+        print_scores(target)
+        return
     panel = read_for(models.forecasters, source(data), used, refit=refit)
     say(f"{panel.origin.layout} table: {panel}")
     made = models.forecasters
@@ -176,6 +207,18 @@ class _Models:
                 joins = name in ("covariates", "past_covariates", "static") and known.get(name)
                 known[name] = list(dict.fromkeys([*known[name], *(value or [])])) if joins else known.get(name) or value
         return cast("Columns", known)
+
+    def refuse_unfitted(self) -> None:
+        """Raise unless all models are tested as they are: one that is fitted here would know one part only."""
+        from logsparse.errors import ConfigError
+
+        word = next((word for word, saved in zip(self.words, self.saved, strict=True) if not saved), None)
+        if word is not None or self.refit:
+            raise ConfigError(
+                "A folder of parts is tested with fitted models.",
+                got="--refit" if word is None else f"{word}, which is a name",
+                hint="fit the model first: `logsparse fit DATA --until TIME -o model`.",
+            )
 
     def labels(self) -> list[str]:
         """Return the name of the folder of a fitted model, and the class of the others."""

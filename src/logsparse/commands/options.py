@@ -226,6 +226,46 @@ DayFirst = Annotated[
     typer.Option("--dayfirst/--monthfirst", help="whether 01.02.2024 is in February or January [refused]"),
 ]
 
+Jobs = Annotated[
+    int | None,
+    typer.Option(help="for a folder of parts: number of processes, with one thread each [one per core]"),
+]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[ADDRESS]",
+        help="for a folder of parts: use the workers of a Ray cluster, by default the running one, or a new one here",
+    ),
+]
+
+
+def folders(data: Path | None, out: Path | None, jobs: int | None, ray: str | None) -> tuple[Path, Path] | None:
+    """Return DATA and -o if both are folders, so that the parts of DATA are worked off one by one; else None."""
+    from logsparse.data.files import is_file_name
+
+    into_folder = out is not None and out != STREAM and (out.is_dir() or not is_file_name(out))
+    if data is not None and data.is_dir() and out is not None and into_folder:
+        return data, out
+    if jobs is None and ray is None:
+        return None
+    option = "--jobs" if ray is None else "--ray"
+    if data is None or not data.is_dir():
+        raise ConfigError(
+            f"{option} is for DATA that is a folder of parts.",
+            got="no DATA" if data is None else str(data),
+            hint=f"make one: `logsparse shard {data or 'DATA'} -o parts`.",
+        )
+    raise ConfigError(
+        f"{option} writes one file per part, into a folder.",
+        got="no -o" if out is None else f"-o {out}",
+        hint="give the name of a folder with -o.",
+    )
+
+
+def engine(ray: str | None) -> bool | str:
+    """Return the address of --ray, True if it was given without one, or False."""
+    return False if ray is None else ray or True
+
 
 def given(**options: Any) -> dict[str, Any]:
     """Return the options that were given on the command line."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -13,11 +14,16 @@ from logsparse.commands.options import (
     Format,
     Future,
     History,
+    Jobs,
     MethodName,
     Model,
     Quantiles,
+    Ray,
     Samples,
+    check_format,
     check_out,
+    engine,
+    folders,
     given,
     levels_of,
     print_rows,
@@ -39,7 +45,9 @@ DRAWN = 12
 def predict(
     model: Model,
     data: History = None,
-    out: Annotated[Path, typer.Option("-o", "--out", help="file to write to, or -")] = Path("forecast.parquet"),
+    out: Annotated[
+        Path, typer.Option("-o", "--out", help="file to write to, or -; if DATA is a folder of parts, a folder")
+    ] = Path("forecast.parquet"),
     format_: Format = None,
     horizon: Annotated[int | None, typer.Option(help="number of steps, at most that of MODEL [that of MODEL]")] = None,
     quantiles: Quantiles = None,
@@ -59,8 +67,13 @@ def predict(
     offsets: Annotated[
         bool, typer.Option("--offsets", help="write local times with their offset from UTC, as in 02:00+0100")
     ] = False,
+    jobs: Jobs = None,
+    ray: Ray = None,
 ) -> None:
     """Forecast the next steps. They follow the end of DATA, or of the data that MODEL was fitted on.
+
+    If DATA is a folder of parts (see `logsparse shard`) and -o a folder, one part is forecast at a time per process;
+    the same command continues after an interruption.
 
     Exit codes: 0 if all series were forecast, 3 if --on-bad skip left out some, 2 for an error.
     """
@@ -70,6 +83,13 @@ def predict(
     from logsparse.params import steps_asked
     from logsparse.registry import load
 
+    asked = levels_of(quantiles)
+    if both := folders(data, out, jobs, ray):
+        check_format(format_, out)
+        _check_separate(out, model, data, future)
+        settings = given(horizon=horizon, quantiles=asked, samples=samples, method=method, future=future)
+        _predict_parts(model, *both, {**settings, "on_bad": on_bad, "jobs": jobs, "ray": engine(ray)})
+        return
     check_out(out, format_)
     if draw is not None:
         from logsparse.pictures import check_picture
@@ -77,7 +97,6 @@ def predict(
         check_picture(draw)
     if out != STREAM:
         _check_separate(out, model, data, future)
-    asked = levels_of(quantiles)
     forecaster = load(model, **given(samples=samples, method=method))
     say_of_training(forecaster, model)
     levels, steps = forecaster.check_quantiles(asked), steps_asked(horizon, forecaster.horizon)
@@ -103,15 +122,30 @@ def predict(
     if (twice := times.filter(table.select(ids.name, times.name).is_duplicated())).len():
         say(f"{twice.min()!s} comes twice, first in summer time: the clock goes back; --offsets tells the two apart")
     skipped = health.only("bad").reasons() if on_bad == "skip" else []
-    for reason in skipped[:LISTED]:
-        say(f"not forecast: {reason}")
-    if len(skipped) > LISTED:
-        say(f"and {len(skipped) - LISTED:,} more")
+    _list_skipped(skipped, len(skipped))
     rest = health.only("warning") if on_bad == "skip" else health
     if not rest.ok:
         say(rest.summary() + (f"; `logsparse check {data} --model {model}` lists them" if data else ""))
     if skipped:
         raise typer.Exit(FINDINGS)
+
+
+def _predict_parts(model: Path, data: Path, out: Path, settings: dict[str, Any]) -> None:
+    from logsparse.cluster.jobs import predict_shards
+
+    done = predict_shards(model, data, out, **settings)
+    say(f"wrote {done.made:,} parts to {out}" if done.made else f"{out} is complete already")
+    print_rows([("series", f"{done.series:,}"), ("parts", f"{done.parts:,}"), ("rows", f"{done.rows:,}")])
+    _list_skipped(done.reasons, done.left_out)
+    if done.left_out:
+        raise typer.Exit(FINDINGS)
+
+
+def _list_skipped(reasons: Sequence[str], count: int) -> None:
+    for reason in reasons[:LISTED]:
+        say(f"not forecast: {reason}")
+    if count > len(reasons[:LISTED]):
+        say(f"and {count - len(reasons[:LISTED]):,} more")
 
 
 def _check_separate(out: Path, model: Path, data: Path | None, future: Path | None) -> None:

@@ -46,6 +46,8 @@ BYTES_PER_LONG_ROW, BYTES_PER_EXTRA_CELL = 120, 16
 BYTES_PER_CELL, BYTES_PER_CELL_READ = 4, 16
 # Relative to the size of a csv file: its text and the resulting table.
 CSV_FACTOR = 3
+# Subfolder of a folder of parts while they are written.
+SHARDING = ".logsparse-sharding"
 _NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _NO_VALUE = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL", "None"]
 # A field such as 3,14: if fields are not separated by commas, the comma is a decimal point.
@@ -234,14 +236,24 @@ def _without_blank_lines(table: pl.DataFrame) -> pl.DataFrame:
     return table.filter(~blank) if blank.any() else table
 
 
-def scan_folder(folder: Path, needed: Sequence[str]) -> pl.LazyFrame:
-    """Open all visible parquet files below the folder as one table; the columns `needed` must agree."""
+def part_names(folder: Path) -> list[Path]:
+    """Return the visible parquet files below a folder, relative to it, in order; raise if there are none."""
+    if (folder / SHARDING).exists():
+        raise DataError.unreadable(
+            folder, "parts that `logsparse shard` has not finished", "repeat that command, or remove the folder."
+        )
     inside = [path.relative_to(folder) for path in sorted(folder.rglob("*.parquet")) if not path.is_dir()]
     # Names with these prefixes are metadata or unfinished files, as for Spark and pyarrow.
     visible = [path for path in inside if not any(part.startswith((".", "_")) for part in path.parts)]
     if not visible:
         raise DataError.unreadable(folder, "a folder without parquet files in it")
-    parts = [_scan_part(folder, path) for path in visible]
+    return visible
+
+
+def scan_folder(folder: Path, needed: Sequence[str]) -> pl.LazyFrame:
+    """Open all visible parquet files below the folder as one table; the columns `needed` must agree."""
+    visible = part_names(folder)
+    parts = [_open_part(folder, path) for path in visible]
     if all(part.schema == parts[0].schema for part in parts) and not any("=" in str(path.parent) for path in visible):
         return pl.scan_parquet([part.path for part in parts], hive_partitioning=False, glob=False)
     names = dict.fromkeys(name for part in parts for name in part.schema)
@@ -255,16 +267,23 @@ def scan_folder(folder: Path, needed: Sequence[str]) -> pl.LazyFrame:
     )
 
 
-def _scan_part(folder: Path, path: Path) -> _Part:
+def _open_part(folder: Path, path: Path) -> _Part:
     check_path(folder / path)
-    lazy = pl.scan_parquet(folder / path, hive_partitioning=False, glob=False)
+    with reading(path=folder / path):
+        lazy = scan_part(folder / path, path)
+        return _Part(folder / path, lazy, lazy.collect_schema())
+
+
+def scan_part(source: Path | bytes, path: Path) -> pl.LazyFrame:
+    """Open one parquet file, or its content, with the partitions in its `path` below the folder as columns of text."""
+    lazy = pl.scan_parquet(source, hive_partitioning=False, glob=False)
     schema = lazy.collect_schema()
     for part in path.parent.parts:
         name, equals, value = part.partition("=")
         if equals and name not in schema:
             text = None if value == _NO_PARTITION else unquote(value)
             lazy = lazy.with_columns(pl.lit(text, pl.String).alias(name))
-    return _Part(folder / path, lazy, lazy.collect_schema())
+    return lazy
 
 
 def _kind(name: str, parts: list[_Part], needed: Sequence[str]) -> pl.DataType | type[pl.DataType] | None:
@@ -303,9 +322,14 @@ def _disagree(name: str, got: str) -> DataError:
     )
 
 
+def is_file_name(path: Path) -> bool:
+    """Return True if the name has an ending that results are written with."""
+    return path.suffix.lower() in _WRITTEN
+
+
 def check_writable(path: Path, *, folder: bool = False) -> None:
     """Raise before long work if its result could not be written to `path` (into `path` if it is a `folder`)."""
-    if not folder and path.suffix.lower() not in _WRITTEN:
+    if not folder and not is_file_name(path):
         raise DataError(
             "Results are written as parquet, csv, feather or json.",
             got=f"{path}",

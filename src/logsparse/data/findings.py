@@ -5,15 +5,16 @@ Every rule reads the last steps of many series at once, in blocks of bounded mem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logsparse.data.calendar import DAY, Freq, Ints
-from logsparse.data.health import Finding, Health, OnBad, Severity, against, check_on_bad, without_bad
-from logsparse.data.panel import Floats, Panel, SeriesId
+from logsparse.data.health import Finding, Health, OnBad, Severity, check_on_bad, without_bad
+from logsparse.data.panel import Floats, Panel
 from logsparse.data.times import stamps
 from logsparse.errors import above_zero, whole
 
@@ -66,23 +67,58 @@ class Rules:
 
 def findings_of(panel: Panel, rules: Rules | None = None, now: int | None = None) -> list[Finding]:
     """Return what is wrong with the last steps of every series; `now` is a time on the panel's clock."""
-    rules = rules or Rules()
-    found: list[Finding] = []
-    last_S = np.empty(len(panel), np.int64)
-    size = max(1, _CELLS // _window(panel))
-    for begin in range(0, len(panel), size):
-        recent = _Recent.of(panel, np.arange(begin, min(begin + size, len(panel))), rules)
-        last_S[recent.series_B] = recent.last_B
-        found += _about(recent)
-    return [*_empty(panel, last_S), *_stale(panel, last_S, rules, now), *found]
+    examination = Examination(rules)
+    examination.add(panel)
+    return examination.findings(now)
 
 
-def screen(panel: Panel, fitted: Panel, learned: Collection[SeriesId], on_bad: OnBad) -> tuple[Panel, Health]:
-    """Examine a history to forecast from, and its series beside those of the model; return what is left of it."""
+class Examination:
+    """What is wrong with the series of panels that are read one after the other, such as the parts of a folder."""
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        self.rules = rules or Rules()
+        self.found: list[Finding] = []
+        self.outlines: list[Panel] = []
+        self.lasts: list[Ints] = []
+
+    def add(self, panel: Panel) -> None:
+        """Examine a panel; its values are not kept."""
+        last_S = np.empty(len(panel), np.int64)
+        size = max(1, _CELLS // _window(panel))
+        for begin in range(0, len(panel), size):
+            recent = _Recent.of(panel, np.arange(begin, min(begin + size, len(panel))), self.rules)
+            last_S[recent.series_B] = recent.last_B
+            self.found += _about(recent)
+        self.lasts.append(last_S)
+        nothing = np.zeros(0, np.float32)
+        at_0 = np.zeros(len(panel) + 1, np.int64)
+        self.outlines.append(replace(panel, values=nothing, indptr=at_0, covariates={}, static={}))
+
+    def outline(self) -> Panel:
+        """Return all series without their values."""
+        first = self.outlines[0]
+        return replace(
+            first,
+            indptr=np.zeros(sum(map(len, self.outlines)) + 1, np.int64),
+            ids=tuple(chain(*(part.ids for part in self.outlines))),
+            starts=np.concatenate([part.starts for part in self.outlines]),
+            lengths=np.concatenate([part.lengths for part in self.outlines]),
+        )
+
+    def findings(self, now: int | None = None) -> list[Finding]:
+        """Return all findings; `now` is a time on the clock of the panels."""
+        panel, last_S = self.outline(), np.concatenate(self.lasts)
+        return [*_empty(panel, last_S), *_stale(panel, last_S, self.rules, now), *self.found]
+
+
+def screen(panel: Panel, compared: Sequence[Finding], fitted: int, on_bad: OnBad) -> tuple[Panel, Health]:
+    """Examine a history to forecast from; return what is left of it, and what was found.
+
+    `compared` are findings beside the `fitted` series of a model.
+    """
     check_on_bad(on_bad)
-    compared = against(panel, fitted, learned)
     missing = sum(finding.kind == "missing" for finding in compared)
-    if on_bad == "warn" and missing > _MOST * len(fitted):
+    if on_bad == "warn" and missing > _MOST * fitted:
         # Someone forecasts a few of the series, which is no cause for a warning.
         compared = [finding for finding in compared if finding.kind != "missing"]
     health = Health(len(panel), (*findings_of(panel), *compared), panel.origin.library)

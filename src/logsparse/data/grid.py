@@ -207,6 +207,15 @@ class Rows:
 
 def number_series(table: pl.DataFrame, id_col: str) -> tuple[tuple[SeriesId, ...], Ints]:
     """Return the ids in order of appearance, and the number of each row's series."""
+    column = id_column(table, id_col).alias("id")
+    unique = column.unique(maintain_order=True)
+    numbered = pl.DataFrame({"id": unique, "code": np.arange(len(unique))})
+    codes = column.to_frame().join(numbered, on="id", how="left", maintain_order="left")["code"]
+    return tuple(unique.to_list()), codes.to_numpy()
+
+
+def id_column(table: pl.DataFrame, id_col: str) -> pl.Series:
+    """Return the ids of all rows, as whole numbers or text; raise if one is missing."""
     column = table[id_col]
     if column.null_count():
         raise DataError(f"Every row must have an id in {id_col!r}.", got="missing ids", hint="fill or drop those rows.")
@@ -216,11 +225,7 @@ def number_series(table: pl.DataFrame, id_col: str) -> tuple[tuple[SeriesId, ...
             got=f"{column.dtype} such as {column.head(1).to_list()[0]!r}",
             hint="convert them to text first, or name another column with id_col=.",
         )
-    column = (column if column.dtype.is_integer() else as_text(column)).alias("id")
-    unique = column.unique(maintain_order=True)
-    numbered = pl.DataFrame({"id": unique, "code": np.arange(len(unique))})
-    codes = column.to_frame().join(numbered, on="id", how="left", maintain_order="left")["code"]
-    return tuple(unique.to_list()), codes.to_numpy()
+    return column if column.dtype.is_integer() else as_text(column)
 
 
 def place_on_grid(

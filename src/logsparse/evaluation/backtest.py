@@ -97,12 +97,8 @@ def backtest(
     """
     several = isinstance(forecaster, (Mapping, Sequence))
     models = _named(forecaster) if isinstance(forecaster, (Mapping, Sequence)) else {"": forecaster}
-    horizon = _common_horizon(models)
-    count = whole("windows", windows, hint="count the cutoffs.")
-    apart = horizon if step is None else whole("step", step, hint="count the steps from one cutoff to the next.")
-    levels = {name: _levels(model, quantiles, several=several) for name, model in models.items()}
-    if season is not None:
-        season = check_season(season)
+    horizon, count, apart, season = check_test(models, windows, step, season)
+    levels = {name: levels_of(model, quantiles, several=several) for name, model in models.items()}
     panel = in_zone(read_for(models.values(), data, columns, refit=refit))
     _refuse_taken(panel)
     if until is not None:
@@ -167,6 +163,16 @@ def read_for(models: Iterable[Forecaster], data: Data, columns: Columns, *, refi
     return to_panel(data, **known) if refit else fitted._read(data, **columns)  # noqa: SLF001
 
 
+def check_test(
+    models: Mapping[str, Forecaster], windows: int, step: int | None, season: int | None
+) -> tuple[int, int, int, int | None]:
+    """Return the horizon, the number of cutoffs, the steps between them, and the season if one is given, checked."""
+    horizon = _common_horizon(models)
+    count = whole("windows", windows, hint="count the cutoffs.")
+    apart = horizon if step is None else whole("step", step, hint="count the steps from one cutoff to the next.")
+    return horizon, count, apart, None if season is None else check_season(season)
+
+
 def _common_horizon(models: Mapping[str, Forecaster]) -> int:
     for model in models.values():
         _check(model)
@@ -180,7 +186,7 @@ def _common_horizon(models: Mapping[str, Forecaster]) -> int:
     return next(iter(horizons.values()))
 
 
-def _levels(model: Forecaster, quantiles: Levels | None, *, several: bool) -> tuple[float, ...]:
+def levels_of(model: Forecaster, quantiles: Levels | None, *, several: bool) -> tuple[float, ...]:
     """Return the levels to forecast; beside others, a point forecaster is not asked for what it does not have."""
     if quantiles is not None and several and model.point_only:
         check_levels(quantiles)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
-from logsparse.data.columns import Columns
-from logsparse.data.findings import Rules, findings_of
+import numpy as np
+
+from logsparse.cluster.shards import whole_parts
+from logsparse.data.columns import Columns, ColumnSpec
+from logsparse.data.findings import Examination, Rules
 from logsparse.data.frame import Data, with_empty
 from logsparse.data.health import Health, against, unlike
 from logsparse.data.later import read_with
-from logsparse.data.panel import Panel
-from logsparse.data.times import When, clock_time, show_time
-from logsparse.errors import ConfigError, LogsparseError, NotFittedError, shown
+from logsparse.data.panel import Panel, SeriesId
+from logsparse.data.times import When, clock_time, show_time, stamps
+from logsparse.errors import ConfigError, DataError, LogsparseError, NotFittedError, shown
 from logsparse.forecast import Forecaster
 from logsparse.registry import load
 
@@ -86,12 +91,80 @@ def check(
     bad      stale     a: its last value is of 69, 31 steps older than now
     """
     rules = Rules(stale=stale, flat=flat, gaps=gaps, outlier=outlier, level=level)
-    fitted = None if model is None else _fitted(model)
-    panel = readable(data, fitted, columns)
-    found = findings_of(panel, rules, None if now is None else _on_clock(panel, now))
-    if fitted is not None:
-        found += [*unlike(panel, fitted.panel_), *against(panel, fitted.panel_, fitted.learned_until())]
-    return Health(len(panel), tuple(found), panel.origin.library)
+    return examined(data, None if model is None else _fitted(model), columns, rules, now)[0]
+
+
+def examined(
+    data: Data, model: Forecaster | None, columns: Columns, rules: Rules, now: When | None
+) -> tuple[Health, dict[str, Any]]:
+    """Return what is wrong with the data, and what was recognised in them; see `check`.
+
+    A folder in which each series lies whole in one part is read part by part.
+    """
+    spec = ColumnSpec.of(columns if model is None else {**model.columns_, **columns})
+    found_parts = whole_parts(data, spec.id_col, spec.used)
+    parts: Mapping[str, Data] = {"": data} if found_parts is None else found_parts
+    examination, seen = Examination(rules), _Values()
+    steps: dict[str, str] = {}
+    for name, part in parts.items():
+        panel = readable(part, model, columns)
+        steps.setdefault(str(panel.freq), name)
+        if len(steps) > 1:
+            raise DataError(
+                "The parts of a folder must have the same step.",
+                got=" and ".join(f"{step} in {first}" for step, first in steps.items()),
+                hint="check each part by itself, and remove those that do not belong.",
+            )
+        examination.add(panel)
+        seen.add(panel)
+    outline = examination.outline()
+    found = examination.findings(None if now is None else _on_clock(outline, now))
+    if model is not None:
+        found += [*unlike(outline, model.panel_), *against(outline, model.panel_, model.learned_until())]
+    return Health(len(outline), tuple(found), outline.origin.library), recognised(outline, seen)
+
+
+@dataclass
+class _Values:
+    """What is known of the values of panels that are read one after the other."""
+
+    missing: int = 0
+    most: tuple[int, SeriesId | None] = (0, None)
+    lowest: float | None = None
+    highest: float | None = None
+
+    def add(self, panel: Panel) -> None:
+        missing_S = [int(np.isnan(panel[i]).sum()) for i in range(len(panel))]
+        self.missing += sum(missing_S)
+        worst = int(np.argmax(missing_S))
+        if missing_S[worst] > self.most[0]:
+            self.most = missing_S[worst], panel.ids[worst]
+        values = panel.values[~np.isnan(panel.values)]
+        if len(values):
+            lowest, highest = float(values.min()), float(values.max())
+            self.lowest = lowest if self.lowest is None else min(self.lowest, lowest)
+            self.highest = highest if self.highest is None else max(self.highest, highest)
+
+
+def recognised(panel: Panel, values: _Values) -> dict[str, Any]:
+    """Return layout, series, step, span and missing values, as plain JSON."""
+    first, last = (str(stamps(panel, np.array([time]))[0]) for time in (panel.starts.min(), panel.ends().max()))
+    return {
+        "layout": panel.origin.layout,
+        "series": len(panel),
+        "ids": list(panel.ids[:3]),
+        "step": str(panel.freq),
+        "season": panel.freq.season,
+        "first": first,
+        "last": last,
+        "zone": panel.origin.zone,
+        "steps": [int(panel.lengths.min()), int(panel.lengths.max())],
+        "values": int(panel.lengths.sum()),
+        "missing": values.missing,
+        "most_missing": values.most[1],
+        "lowest": values.lowest,
+        "highest": values.highest,
+    }
 
 
 def readable(data: Data, model: Forecaster | None, columns: Columns) -> Panel:

@@ -1,32 +1,23 @@
-"""Result frame of a backtest, under any names of columns -> scores, overall or in groups. Samples -> CRPS.
+"""Results of a backtest -> scores, overall or in groups. Samples -> CRPS.
 
 Groups are series, steps, cutoffs, categories and models.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, pairwise
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from logsparse.data.columns import CUTOFF, ID, MODEL, NAIVE, SCALE, TARGET, TIME, in_results, refuse_duplicates
+from logsparse.data.columns import CUTOFF, ID, MODEL, NAIVE, SCALE, TARGET, TIME, refuse_duplicates
 from logsparse.data.frame import Data
-from logsparse.data.grid import Library, from_native, to_native
-from logsparse.errors import ConfigError, DataError, keywords, suggest
-
-
-class ResultColumns(TypedDict, total=False):
-    """Names of columns in a result frame; all are optional."""
-
-    id_col: str
-    time_col: str
-    target_col: str
-
+from logsparse.data.grid import to_native
+from logsparse.errors import ConfigError, DataError, suggest
+from logsparse.evaluation.results import ResultColumns, open_results
 
 MEAN, STEP = "mean", "step"
 NEEDS = {None: (ID, TARGET), ID: (ID, TARGET), CUTOFF: (ID, CUTOFF, TARGET), STEP: (ID, TIME, CUTOFF, TARGET)}
@@ -38,45 +29,6 @@ _GROUP = "\0group"
 # First columns of a leaderboard; the others follow as usual.
 _FRONT = ("count", "wql", "skill", "nd", "mase")
 Levels = dict[str, float]  # column -> quantile level, in ascending order of level
-_ROLES = {"id_col": ID, "time_col": TIME, "target_col": TARGET}
-
-
-def read_results(results: Data, **columns: Unpack[ResultColumns]) -> tuple[pl.DataFrame, Library, str]:
-    """Return the table with ID, TIME and TARGET, the library it came in, and the name of its ids.
-
-    A column is the one that was named, or else the one of the default name, or else that of its place in a backtest:
-    id, time, cutoff, target.
-    """
-    keywords(columns, _ROLES)
-    asked = {role: str(name) for role, name in columns.items()}
-    table, library = from_native(results, ids=asked.get("id_col", ID))
-    found = _recognised(table.columns, asked)
-    ids = found.get(ID, ID)
-    if isinstance(results, (str, os.PathLike)) and ids not in asked.values() and ids != ID:
-        table, library = from_native(results, ids=ids)  # the ids of a csv file are text
-    for default, name in found.items():
-        if name != default:
-            table = table.drop(default, strict=False).rename({name: default})
-    return table, library, ids
-
-
-def _recognised(columns: list[str], asked: dict[str, str]) -> dict[str, str]:
-    """Return default name -> name in the table; a role without a column is left out."""
-    for role, name in asked.items():
-        if name not in columns:
-            raise DataError(
-                "Results must have the columns that are named.",
-                got=f"{role}={name!r}, and the columns {', '.join(columns)}",
-                hint=suggest(name, columns, "name a column that is there."),
-            )
-    places = columns[:4] if columns[2:3] == [CUTOFF] else []
-    by_place = {role: n for role, n in zip((ID, TIME, CUTOFF, TARGET), places, strict=False) if not in_results(n)}
-    found: dict[str, str] = {}
-    for role, default in _ROLES.items():
-        chosen = asked.get(role) or (default if default in columns else by_place.get(default))
-        if chosen is not None and chosen not in found.values():
-            found[default] = chosen
-    return found
 
 
 def score(results: Data, *, by: str | None = None, **columns: Unpack[ResultColumns]) -> Any:
@@ -108,7 +60,8 @@ def score(results: Data, *, by: str | None = None, **columns: Unpack[ResultColum
     Parameters
     ----------
     results
-        Frame or file as `backtest` returns it: unique_id, ds, cutoff, y, and mean or quantiles; others are ignored.
+        Frame or file as `backtest` returns it: unique_id, ds, cutoff, y, and mean or quantiles; others are ignored. A
+        folder of parts, as `backtest_shards` writes it, is read part by part.
     by
         None for one row, or "unique_id" (or the name of the ids), "step" (1 ... horizon), "cutoff", or another column
         of the results, such as a static one, for one row each (per model).
@@ -135,15 +88,16 @@ def score(results: Data, *, by: str | None = None, **columns: Unpack[ResultColum
     >>> ls.score(results).select("count", "R0.5", "mae").rows()
     [(2, 0.25, 0.5)]
     """
-    table, library, ids = read_results(results, **columns)
+    tables, library, ids = open_results(results, **columns)
+    table = next(tables)
     if not isinstance(by, str | None):
         raise _unknown_by(by, ids, [])
     if by == ids:
         by = ID
     if by is not None and by not in NEEDS and by not in _groups(table):
         raise _unknown_by(by, ids, _groups(table))
-    compared = MODEL in table.columns
-    scores = _leaderboard(table, None if by == MODEL else by) if compared else _score(table, by)
+    compared, every = MODEL in table.columns, chain([table], tables)
+    scores = _leaderboard(every, None if by == MODEL else by) if compared else _score(every, by)
     return to_native(scores.rename({ID: ids}) if by == ID else scores, library)
 
 
@@ -243,19 +197,27 @@ def _check_same_rows(parts: Mapping[str, pl.DataFrame]) -> None:
                 )
 
 
-def _leaderboard(table: pl.DataFrame, by: str | None) -> pl.DataFrame:
-    parts = by_model(table)
-    if not parts:
-        return _score(table.drop(MODEL), by).clear().insert_column(0, pl.Series(MODEL, [], pl.String))
-    naive = all(map(_has_naive, parts.values()))
-    every = {*chain(*(quantile_columns(part.columns) for part in parts.values()))}
+def _leaderboard(tables: Iterable[pl.DataFrame], by: str | None) -> pl.DataFrame:
+    columns: list[str] = []
+    every: set[str] = set()
+    pooled: dict[str, dict[str | None, _Pooled]] = {}
+    for table in tables:
+        columns = columns or table.columns
+        parts = by_model(table)
+        naive = all(map(_has_naive, parts.values()))
+        every |= {*chain(*(quantile_columns(part.columns) for part in parts.values()))}
+        for name, part in parts.items():
+            for sums in pooled.setdefault(name, {key: _Pooled(key) for key in {None, by}}).values():
+                sums.add(part, naive=naive)
+    if not pooled:
+        return _score([table.drop(MODEL)], by).clear().insert_column(0, pl.Series(MODEL, [], pl.String))
 
-    def scored(part: pl.DataFrame, by: str | None) -> pl.DataFrame:
-        found = _score(part, by, naive=naive)
-        return found if every <= set(part.columns) else found.drop("wql", "crps_quantiles", strict=False)
+    def scored(sums: _Pooled) -> pl.DataFrame:
+        found = sums.scores()
+        return found if every <= sums.columns else found.drop("wql", "crps_quantiles", strict=False)
 
     def joined(by: str | None) -> pl.DataFrame:
-        tables = (scored(part, by).with_columns(pl.lit(name).alias(MODEL)) for name, part in parts.items())
+        tables = (scored(sums[by]).with_columns(pl.lit(name).alias(MODEL)) for name, sums in pooled.items())
         return pl.concat(tables, how="diagonal")
 
     scores = joined(None)
@@ -264,9 +226,9 @@ def _leaderboard(table: pl.DataFrame, by: str | None) -> pl.DataFrame:
     if by is not None:
         order = pl.Enum(scores[MODEL])
         scores = joined(by).sort(by, pl.col(MODEL).cast(order))
-    usual = [*_FRONT, *_terms(table.columns, quantile_columns(table.columns))]
-    columns = dict.fromkeys([*([by] if by else []), MODEL, *usual])
-    return scores.select(name for name in columns if name in scores.columns)
+    usual = [*_FRONT, *_terms(columns, quantile_columns(columns))]
+    shown = dict.fromkeys([*([by] if by else []), MODEL, *usual])
+    return scores.select(name for name in shown if name in scores.columns)
 
 
 def ranking(scores: pl.DataFrame) -> str | None:
@@ -283,32 +245,68 @@ def _has_naive(table: pl.DataFrame) -> bool:
     return bool(known.to_series().fill_null(value=False).all())
 
 
-def _score(table: pl.DataFrame, by: str | None, *, naive: bool = False) -> pl.DataFrame:
-    levels = quantile_columns(table.columns)
-    _check_columns(table, levels, by)
-    measures = (TARGET, SCALE, *([NAIVE] if naive else []), MEAN)
-    numbers = [name for name in measures if name in table.columns] + list(levels)
-    refuse_duplicates(table.columns, [ID, TIME, CUTOFF, *numbers])
-    _check_numbers(table, numbers)
-    _check_rows(table)
-    if by == STEP:
-        # Ranked before rows without y are dropped, so that a gap does not shift the steps after it.
-        table = table.with_columns(pl.col(TIME).rank("dense").over(ID, CUTOFF).cast(pl.Int64).alias(STEP))
+def _score(tables: Iterable[pl.DataFrame], by: str | None) -> pl.DataFrame:
+    pooled = _Pooled(by)
+    for table in tables:
+        pooled.add(table)
+    return pooled.scores()
 
-    key = [] if by is None else [_GROUP]
-    group = [] if by is None else [pl.col(by).alias(_GROUP)]
-    terms = _terms(numbers, levels)
-    rows = [term.alias(name) for name, (term, _) in terms.items()]
-    # Slices bound the memory and fix the order of the sums: the streaming engine is as fast, but its last digits
-    # differ from run to run.
-    slices = (table.slice(start, SLICE).lazy() for start in range(0, max(table.height, 1), SLICE))
-    parts = [_sums(part.select(*group, *map(_number, numbers)).select(*key, *rows), key) for part in slices]
-    sums = _sums(pl.concat(parts).lazy(), key)
-    scores = [pl.col(name) / pl.when(pl.col(over) > 0).then(pl.col(over)) for name, (_, over) in terms.items() if over]
-    table = sums.select(*key, pl.col("count").cast(pl.Int64), *scores).sort(key or "count")
-    table = table.with_columns(pl.col("rmse").sqrt()) if "rmse" in terms else table
-    table = table.with_columns(skill=1 - pl.col("skill")) if "skill" in terms else table
-    return table if by is None else table.rename({_GROUP: by})
+
+class _Pooled:
+    """Sums of the terms of scores over tables, of which each has whole series."""
+
+    def __init__(self, by: str | None) -> None:
+        self.by, self.key = by, [] if by is None else [_GROUP]
+        self.sums: list[pl.DataFrame] = []
+        self.terms: dict[str, str] = {}
+        self.columns: set[str] = set()
+
+    def add(self, table: pl.DataFrame, *, naive: bool = False) -> None:
+        """Check the rows of a table and add their terms."""
+        by, levels = self.by, quantile_columns(table.columns)
+        _check_columns(table, levels, by)
+        measures = (TARGET, SCALE, *([NAIVE] if naive else []), MEAN)
+        numbers = [name for name in measures if name in table.columns] + list(levels)
+        refuse_duplicates(table.columns, [ID, TIME, CUTOFF, *numbers])
+        _check_numbers(table, numbers)
+        _check_rows(table)
+        if by == STEP:
+            # Ranked before rows without y are dropped, so that a gap does not shift the steps after it.
+            table = table.with_columns(pl.col(TIME).rank("dense").over(ID, CUTOFF).cast(pl.Int64).alias(STEP))
+        group = [] if by is None else [pl.col(by).alias(_GROUP)]
+        terms = _terms(numbers, levels)
+        self._agree({name: over for name, (_, over) in terms.items()}, {*table.columns})
+        rows = [term.alias(name) for name, (term, _) in terms.items()]
+        # Slices bound the memory and fix the order of the sums: the streaming engine is as fast, but its last digits
+        # differ from run to run.
+        slices = (table.slice(start, SLICE).lazy() for start in range(0, max(table.height, 1), SLICE))
+        self.sums += [
+            _sums(part.select(*group, *map(_number, numbers)).select(*self.key, *rows), self.key) for part in slices
+        ]
+
+    def _agree(self, terms: dict[str, str], columns: set[str]) -> None:
+        """Keep the terms that all tables have; only the comparison with seasonal naive may be missing in some."""
+        before = self.terms or terms
+        if other := ({*terms} ^ {*before}) - {"naive", "skill"}:
+            raise DataError(
+                "The parts of a folder of results must have the same forecasts.",
+                got=f"parts with and without {', '.join(sorted(other))}",
+                hint="score the parts of one backtest at a time.",
+            )
+        self.terms = {name: over for name, over in before.items() if name in terms}
+        self.columns = columns & (self.columns or columns)
+
+    def scores(self) -> pl.DataFrame:
+        """Return the scores, one row per group."""
+        every = [part.select(*self.key, *self.terms) for part in self.sums]
+        sums = _sums(pl.concat(every).lazy(), self.key)
+        ratios = [
+            pl.col(name) / pl.when(pl.col(over) > 0).then(pl.col(over)) for name, over in self.terms.items() if over
+        ]
+        table = sums.select(*self.key, pl.col("count").cast(pl.Int64), *ratios).sort(self.key or "count")
+        table = table.with_columns(pl.col("rmse").sqrt()) if "rmse" in self.terms else table
+        table = table.with_columns(skill=1 - pl.col("skill")) if "skill" in self.terms else table
+        return table if self.by is None else table.rename({_GROUP: self.by})
 
 
 def _is_number(table: pl.DataFrame, name: str) -> bool:
