@@ -30,8 +30,10 @@ ORDER = [
     "evaluation.metrics", "evaluation.backtest", "evaluation.check", "evaluation.compare", "evaluation.importance",
     "evaluation.what_if",
     "reporting.numbers", "reporting.charts", "reporting.sections", "reporting.report",
+    "serving.schema", "serving.tables", "serving.batching", "serving.guard", "serving.inspect", "serving.app",
+    "serving.protocol", "serving.server",
     "commands.options", "commands.attend", "commands.backtest", "commands.check", "commands.explain",
-    "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.fit",
+    "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.serve", "commands.fit",
     "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment", "paper.prepare", "paper.sources",
     "paper.shapes", "paper.synthetic", "paper.cases", "paper.tables", "paper.long_waves",
     "paper.claims", "paper.figures", "paper.commands",
@@ -43,7 +45,7 @@ MAY_SEE_FRAMES = {
     "data.panel", "data.times", "data.columns", "data.localtime", "data.files", "data.grid", "data.frame",
     "data.health", "forecast", "attention.maps",
     "evaluation.backtest", "evaluation.metrics", "evaluation.compare", "evaluation.importance", "evaluation.what_if",
-    "reporting.numbers", "reporting.sections", "reporting.report", "commands.options",
+    "reporting.numbers", "reporting.sections", "reporting.report", "serving.tables", "commands.options",
     "paper.sources", "paper.prepare", "paper.experiment",
 }  # fmt: skip
 MAY_SEE_TORCH = {"data.windows", "folder", "plan", "forecaster"}

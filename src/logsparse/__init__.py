@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from logsparse.params import Diagnostics
     from logsparse.registry import load, register
     from logsparse.reporting.report import report
+    from logsparse.serving.server import serve
 
 __version__ = version("logsparse")
 
@@ -70,6 +71,7 @@ _HOMES = {
     "register": "registry",
     "score": "evaluation.metrics",
     "report": "reporting.report",
+    "serve": "serving.server",
 }
 
 _MODULES = {"patterns": "attention.pattern", "presets": "presets"}
@@ -108,6 +110,7 @@ __all__ = [
     "register",
     "report",
     "score",
+    "serve",
     "to_panel",
     "what_if",
 ]

@@ -21,6 +21,7 @@ from logsparse.commands.pattern import pattern
 from logsparse.commands.predict import predict
 from logsparse.commands.report import report
 from logsparse.commands.score import score
+from logsparse.commands.serve import serve
 from logsparse.errors import ConfigError, LogsparseError, escaped
 
 # Exit code after Ctrl-C, as shells report it.
@@ -33,6 +34,7 @@ EXAMPLES: dict[Callable[..., None], str] = {
     backtest: "logsparse backtest model newer.csv --windows 4 -o results.parquet",
     score: "logsparse score results.parquet --by unique_id",
     report: "logsparse report results.parquet --model model -o report.html",
+    serve: "logsparse serve model --port 8000",
     explain: "logsparse explain model sales.csv --draw importance.svg",
     attend: "logsparse attend model --series store_12 -o attention.svg",
     pattern: "logsparse pattern logsparse --length 96 --draw pattern.svg",
@@ -43,7 +45,8 @@ EXAMPLES: dict[Callable[..., None], str] = {
 _OPTIONS = (
     *("id_col", "time_col", "target_col", "freq", "covariates", "static", "tz", "time_format", "dayfirst"),
     *("horizon", "context", "quantiles", "samples", "method", "until", "future", "on_bad", "minutes", "steps", "seed"),
-    *("windows", "step", "refit", "season", "length"),
+    *("windows", "step", "refit", "season", "length", "host", "port", "workers", "token_file", "max_body"),
+    *("max_series", "timeout"),
 )
 _ARGUMENT = re.compile(rf"\b({'|'.join(_OPTIONS)})=('[^']*'|\[[^]]*\]|True|frame\b|[0-9.]*[0-9])?")
 # What is left of a call then, such as fit(frame, --covariates A,B).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -24,9 +24,6 @@ from logsparse.commands.options import (
     span,
 )
 from logsparse.errors import escaped
-
-if TYPE_CHECKING:
-    from logsparse.data.panel import Panel
 
 FAIL_ON = ("bad", "warning", "never")
 # Findings that are printed; --json prints all of them.
@@ -67,7 +64,7 @@ def check(
 
     from logsparse.errors import ConfigError, suggest
     from logsparse.evaluation.check import check as examine
-    from logsparse.evaluation.check import readable
+    from logsparse.evaluation.check import readable, recognised
     from logsparse.registry import load
 
     if fail_on not in FAIL_ON:
@@ -88,33 +85,6 @@ def check(
             typer.echo(escaped(line))
     if health.worst() is not None and fail_on in ("warning", health.worst()):
         raise typer.Exit(FINDINGS)
-
-
-def recognised(panel: Panel) -> dict[str, Any]:
-    """Return layout, series, step, span and missing values of a panel, as plain JSON."""
-    import numpy as np
-
-    from logsparse.data.times import stamps
-
-    missing_S = [int(np.isnan(panel[i]).sum()) for i in range(len(panel))]
-    first, last = (str(stamps(panel, np.array([time]))[0]) for time in (panel.starts.min(), panel.ends().max()))
-    seen = panel.values[~np.isnan(panel.values)]
-    return {
-        "layout": panel.origin.layout,
-        "series": len(panel),
-        "ids": list(panel.ids[:3]),
-        "step": str(panel.freq),
-        "season": panel.freq.season,
-        "first": first,
-        "last": last,
-        "zone": panel.origin.zone,
-        "steps": [int(panel.lengths.min()), int(panel.lengths.max())],
-        "values": int(panel.lengths.sum()),
-        "missing": sum(missing_S),
-        "most_missing": panel.ids[int(np.argmax(missing_S))] if any(missing_S) else None,
-        "lowest": float(seen.min()) if len(seen) else None,
-        "highest": float(seen.max()) if len(seen) else None,
-    }
 
 
 def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:

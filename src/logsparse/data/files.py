@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from io import BytesIO
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -87,6 +87,19 @@ def _scan(path: Path, ids: str | None, needed: Sequence[str]) -> pl.LazyFrame:
     return pl.scan_ipc(path, glob=False)
 
 
+def scan_bytes(blob: bytes, kind: str, name: str, *, ids: str | None = None) -> pl.LazyFrame:
+    """Open the bytes of a parquet, csv or feather file as `scan` opens a file; errors call it `name`."""
+    with reading(path=name):
+        if kind == "parquet":
+            lazy = pl.scan_parquet(BytesIO(blob), glob=False)
+        elif kind == "csv":
+            lazy = read_csv(blob, ids, name).lazy()
+        else:
+            lazy = pl.scan_ipc(BytesIO(blob), glob=False)
+        lazy.collect_schema()
+    return lazy
+
+
 def collect(lazy: pl.LazyFrame, columns: Sequence[str] | None = None) -> pl.DataFrame:
     """Read these columns of a table, or all."""
     with reading():
@@ -116,14 +129,15 @@ def read(path: Path, *, ids: str | None = None) -> pl.DataFrame:
     return collect_whole(scan(path, ids=ids))
 
 
-def read_csv(path: Path, ids: str | None) -> pl.DataFrame:
-    """Read a csv file; the column `ids` stays as written, including 007 and NA. Times stay text."""
-    check_memory(CSV_FACTOR * path.stat().st_size, f"the rows of {path}")
+def read_csv(source: Path | bytes, ids: str | None, name: str = "") -> pl.DataFrame:
+    """Read a csv file or its bytes; the column `ids` stays as written, including 007 and NA. Times stay text."""
+    path, size = (source, source.stat().st_size) if isinstance(source, Path) else (name, len(source))
+    check_memory(CSV_FACTOR * size, f"the rows of {path}")
     try:
-        head = _head(path)
+        head = _head(source, path)
         separator = max(",;\t", key=(head or [""])[0].count)
         names = unique_names(next(csv.reader(head, delimiter=separator), []))
-        return _without_blank_lines(_read(path, separator, names, ids, head[1:]))
+        return _without_blank_lines(_read(source, separator, names, ids, head[1:]))
     except csv.Error as error:
         raise DataError.unreadable(path, f"a first line that is not a header ({error})") from error
     except (UnicodeDecodeError, pl.exceptions.ComputeError) as error:
@@ -132,13 +146,14 @@ def read_csv(path: Path, ids: str | None) -> pl.DataFrame:
         raise
 
 
-def _head(path: Path) -> list[str]:
+def _head(source: Path | bytes, path: Path | str) -> list[str]:
     """Return the first lines; refuse compressed files and files without line ends before more is read."""
-    with path.open("rb") as file:
+    head: list[str] = []
+    with BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
         if file.read(6).startswith(_COMPRESSED):
             raise DataError.unreadable(path, "a compressed file", "decompress it first.")
-    head: list[str] = []
-    with path.open(encoding="utf-8-sig", newline="") as lines:
+        file.seek(0)
+        lines = TextIOWrapper(file, encoding="utf-8-sig", newline="")
         while len(head) < _HEAD_LINES and (line := lines.readline(_LONGEST_LINE)):
             if len(line) == _LONGEST_LINE:
                 raise DataError.unreadable(path, f"a line of {_LONGEST_LINE:,} characters or more")
@@ -146,7 +161,7 @@ def _head(path: Path) -> list[str]:
     return head
 
 
-def _read(path: Path, separator: str, names: list[str], ids: str | None, first: list[str]) -> pl.DataFrame:
+def _read(path: Path | bytes, separator: str, names: list[str], ids: str | None, first: list[str]) -> pl.DataFrame:
     field = re.compile(rf'(?:^|{separator})"?{_DECIMAL_COMMA}"?(?:{separator}|\s*$)')
     comma = separator != "," and any(field.search(line) for line in first)
     table = _typed(path, separator, names, comma=comma)
@@ -160,7 +175,7 @@ def _read(path: Path, separator: str, names: list[str], ids: str | None, first: 
     return table.with_columns(pl.lit(None).alias(c.name) for c in table if c.null_count() == len(c) and c.name != ids)
 
 
-def _typed(path: Path, separator: str, names: list[str], *, comma: bool) -> pl.DataFrame:
+def _typed(path: Path | bytes, separator: str, names: list[str], *, comma: bool) -> pl.DataFrame:
     def infer(rows: int | None) -> pl.DataFrame:
         return pl.read_csv(
             path, separator=separator, decimal_comma=comma, infer_schema_length=rows, null_values=_NO_VALUE
@@ -354,7 +369,7 @@ def _free_below_limit() -> int:
 
 
 @contextmanager
-def reading(*, path: Path | None = None, column: str | None = None) -> Iterator[None]:
+def reading(*, path: Path | str | None = None, column: str | None = None) -> Iterator[None]:
     """Turn whatever a reader raises into a DataError, except our own errors, MemoryError and Ctrl-C."""
     try:
         yield

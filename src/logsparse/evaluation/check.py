@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
+
+import numpy as np
 
 from logsparse.data.columns import Columns
 from logsparse.data.findings import Rules, findings_of
@@ -12,7 +14,7 @@ from logsparse.data.frame import Data, with_empty
 from logsparse.data.health import Health, against, unlike
 from logsparse.data.panel import Panel
 from logsparse.data.series_index import read_with
-from logsparse.data.times import When, clock_time
+from logsparse.data.times import When, clock_time, stamps
 from logsparse.errors import ConfigError, LogsparseError, NotFittedError, shown
 from logsparse.forecast import Forecaster
 from logsparse.registry import load
@@ -99,6 +101,29 @@ def readable(data: Data, model: Forecaster | None, columns: Columns) -> Panel:
     if model is None:
         return with_empty(data, **columns)
     return read_with(data, model.panel_, {**model.columns_, **columns})
+
+
+def recognised(panel: Panel) -> dict[str, Any]:
+    """Return layout, series, step, span and missing values of a panel, as plain JSON."""
+    missing_S = [int(np.isnan(panel[i]).sum()) for i in range(len(panel))]
+    first, last = (str(stamps(panel, np.array([time]))[0]) for time in (panel.starts.min(), panel.ends().max()))
+    seen = panel.values[~np.isnan(panel.values)]
+    return {
+        "layout": panel.origin.layout,
+        "series": len(panel),
+        "ids": list(panel.ids[:3]),
+        "step": str(panel.freq),
+        "season": panel.freq.season,
+        "first": first,
+        "last": last,
+        "zone": panel.origin.zone,
+        "steps": [int(panel.lengths.min()), int(panel.lengths.max())],
+        "values": int(panel.lengths.sum()),
+        "missing": sum(missing_S),
+        "most_missing": panel.ids[int(np.argmax(missing_S))] if any(missing_S) else None,
+        "lowest": float(seen.min()) if len(seen) else None,
+        "highest": float(seen.max()) if len(seen) else None,
+    }
 
 
 def _fitted(model: Forecaster | str | Path) -> Forecaster:
