@@ -23,10 +23,39 @@ from logsparse.data.panel import Panel
 from logsparse.errors import ConfigError, DataError, LogsparseError, NotFittedError, shown, suggest
 from logsparse.forecast import Forecaster
 from logsparse.params import steps_asked
-from logsparse.serving import schema, tables
 from logsparse.serving.batching import Engine, warm_up
 from logsparse.serving.guard import RETRY_SECONDS, Guard, error_body, status_of
 from logsparse.serving.inspect import attention_answer, backtest_answer, card, check_answer, chosen
+from logsparse.serving.schema import (
+    Alive,
+    AttentionAnswer,
+    AttentionQuery,
+    BacktestAnswer,
+    BacktestQuery,
+    CheckAnswer,
+    CheckQuery,
+    ErrorAnswer,
+    ForecastAnswer,
+    ForecastQuery,
+    ForecastRequest,
+    ModelCard,
+    ModelList,
+    TableQuery,
+    definitions,
+    levels_of,
+)
+from logsparse.serving.tables import (
+    MEDIA,
+    Limits,
+    check_series,
+    from_request,
+    kind_of,
+    kserve_answer,
+    names_of,
+    past_of,
+    read_table,
+    written,
+)
 
 PAGE = Path(__file__).parent / "page"
 _SECURITY = {
@@ -38,7 +67,7 @@ _SECURITY = {
 # Cells of a table per byte of the largest body: a csv file has about one in four bytes, parquet can have more.
 _CELLS_PER_BYTE = 0.5
 _REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": schema.ErrorAnswer, "description": text}
+    status: {"model": ErrorAnswer, "description": text}
     for status, text in {
         400: "The request is no HTTP request that can be read.",
         401: "The token is missing or wrong.",
@@ -129,7 +158,7 @@ class _Served:
 
     models: Mapping[str, Forecaster]
     engine: Engine
-    limits: tables.Limits
+    limits: Limits
 
     def model(self, name: str | None) -> tuple[str, Forecaster]:
         """Return a model by name, or the only one."""
@@ -144,16 +173,16 @@ class _Served:
             )
         return name, self.models[name]
 
-    def table(self, request: Request, body: bytes, query: schema.TableQuery, model: Forecaster) -> tuple[str, Any]:
+    def table(self, request: Request, body: bytes, query: TableQuery, model: Forecaster) -> tuple[str, Any]:
         """Return format and table of a body."""
-        kind = tables.kind_of(request.headers.get("content-type"), body)
-        return kind, tables.read_table(body, kind, tables.names_of(model, query.columns()).id_col, self.limits)
+        kind = kind_of(request.headers.get("content-type"), body)
+        return kind, read_table(body, kind, names_of(model, query.columns()).id_col, self.limits)
 
-    def panel(self, request: Request, body: bytes, query: schema.TableQuery, model: Forecaster) -> tuple[str, Panel]:
+    def panel(self, request: Request, body: bytes, query: TableQuery, model: Forecaster) -> tuple[str, Panel]:
         """Return format and panel of a body, read as the data of the model were."""
         kind, table = self.table(request, body, query, model)
         panel = model._read(table, **query.columns())  # noqa: SLF001
-        return kind, tables.check_series(panel, self.limits)
+        return kind, check_series(panel, self.limits)
 
 
 def create_app(models: Mapping[str, Forecaster], settings: Settings | None = None) -> Guard:
@@ -192,7 +221,7 @@ def create_app(models: Mapping[str, Forecaster], settings: Settings | None = Non
         warm_up(model)
     asked = settings or Settings()
     engine = Engine(queue=asked.queue, batch=asked.batch)
-    limits = tables.Limits(asked.max_series, int(_CELLS_PER_BYTE * asked.max_body))
+    limits = Limits(asked.max_series, int(_CELLS_PER_BYTE * asked.max_body))
     served = _Served(dict(models), engine, limits)
 
     @asynccontextmanager
@@ -223,54 +252,54 @@ def _json(content: Any) -> bytes:
 
 
 def _answer(body: bytes, kind: str = "json") -> Response:
-    return Response(body, media_type=tables.MEDIA[kind].partition(";")[0], headers={"Cache-Control": "no-store"})
+    return Response(body, media_type=MEDIA[kind].partition(";")[0], headers={"Cache-Control": "no-store"})
 
 
 def _add_forecasts(app: FastAPI, served: _Served) -> None:
     engine = served.engine
 
-    @app.post("/v1/timeseries/forecast", responses={200: {"model": schema.ForecastAnswer}}, openapi_extra=_REQUEST)
+    @app.post("/v1/timeseries/forecast", responses={200: {"model": ForecastAnswer}}, openapi_extra=_REQUEST)
     async def timeseries_forecast(request: Request) -> Response:
         """Forecast the series of a request in KServe's schema."""
         body = await request.body()
 
-        def read() -> tuple[str, Forecaster, schema.ForecastRequest, Panel, tuple[float, ...], int]:
-            asked = schema.ForecastRequest.model_validate_json(body)
+        def read() -> tuple[str, Forecaster, ForecastRequest, Panel, tuple[float, ...], int]:
+            asked = ForecastRequest.model_validate_json(body)
             name, model = served.model(asked.model)
             levels = model.check_quantiles(asked.options.quantiles)
             steps = steps_asked(asked.options.horizon, model.horizon)
-            panel = tables.from_request(model, asked, served.limits)
-            return name, model, asked, tables.history(model, panel, steps), levels, steps
+            panel = from_request(model, asked, served.limits)
+            return name, model, asked, past_of(model, panel, steps), levels, steps
 
         name, model, asked, panel, levels, steps = await engine.work(read, reads=True)
         forecast = await engine.forecast(model, panel, levels)
         order, words = [entry.name for entry in asked.inputs], asked.inputs[0].frequency
-        answer = partial(tables.answer, name, forecast.first(steps), order, words)
+        answer = partial(kserve_answer, name, forecast.first(steps), order, words)
         return _answer(await engine.work(lambda: _json(answer())))
 
     @app.post("/v1/forecast", responses=_TABLES_OUT, openapi_extra=_TABLE)
-    async def forecast(request: Request, query: Annotated[schema.ForecastQuery, Query()]) -> Response:
+    async def forecast(request: Request, query: Annotated[ForecastQuery, Query()]) -> Response:
         """Forecast the series of a csv, parquet, feather or JSON table; the answer has the same format."""
         body = await request.body()
 
         def read() -> tuple[Forecaster, str, Panel, tuple[float, ...], int]:
             _, model = served.model(query.model)
-            levels = model.check_quantiles(schema.levels_of(query.quantiles))
+            levels = model.check_quantiles(levels_of(query.quantiles))
             steps = steps_asked(query.horizon, model.horizon)
             kind, panel = served.panel(request, body, query, model)
             past, _ = model.screened(chosen(panel, query.series), query.on_bad)
-            return model, query.format or kind, tables.history(model, past, steps), levels, steps
+            return model, query.format or kind, past_of(model, past, steps), levels, steps
 
         model, kind, panel, levels, steps = await engine.work(read, reads=True)
         found = await engine.forecast(model, panel, levels)
-        return _answer(await engine.work(lambda: tables.written(found.first(steps).table(), kind)), kind)
+        return _answer(await engine.work(lambda: written(found.first(steps).table(), kind)), kind)
 
 
 def _add_questions(app: FastAPI, served: _Served) -> None:
     engine = served.engine
 
-    @app.post("/v1/check", responses={200: {"model": schema.CheckAnswer}}, openapi_extra=_TABLE)
-    async def check(request: Request, query: Annotated[schema.CheckQuery, Query()]) -> Response:
+    @app.post("/v1/check", responses={200: {"model": CheckAnswer}}, openapi_extra=_TABLE)
+    async def check(request: Request, query: Annotated[CheckQuery, Query()]) -> Response:
         """Return what was recognised in a table, and what is wrong with it."""
         body = await request.body()
 
@@ -281,8 +310,8 @@ def _add_questions(app: FastAPI, served: _Served) -> None:
 
         return _answer(await engine.work(examine))
 
-    @app.post("/v1/backtest", responses={200: {"model": schema.BacktestAnswer}}, openapi_extra=_TABLE)
-    async def backtest(request: Request, query: Annotated[schema.BacktestQuery, Query()]) -> Response:
+    @app.post("/v1/backtest", responses={200: {"model": BacktestAnswer}}, openapi_extra=_TABLE)
+    async def backtest(request: Request, query: Annotated[BacktestQuery, Query()]) -> Response:
         """Return forecasts at past cutoffs beside the actual values, with scores and those of seasonal naive."""
         body = await request.body()
 
@@ -293,8 +322,8 @@ def _add_questions(app: FastAPI, served: _Served) -> None:
 
         return _answer(await engine.work(test))
 
-    @app.post("/v1/attention", responses={200: {"model": schema.AttentionAnswer}}, openapi_extra=_TABLE)
-    async def attention(request: Request, query: Annotated[schema.AttentionQuery, Query()]) -> Response:
+    @app.post("/v1/attention", responses={200: {"model": AttentionAnswer}}, openapi_extra=_TABLE)
+    async def attention(request: Request, query: Annotated[AttentionQuery, Query()]) -> Response:
         """Return what a step of the forecast looked at: times of the history and their weights."""
         body = await request.body()
 
@@ -315,12 +344,12 @@ def _add_questions(app: FastAPI, served: _Served) -> None:
 def _add_state(app: FastAPI, served: _Served, guard: Guard) -> None:
     engine, cards = served.engine, {name: card(name, model) for name, model in served.models.items()}
 
-    @app.get("/v1/models", response_model=schema.ModelList)
+    @app.get("/v1/models", response_model=ModelList)
     async def models() -> dict[str, Any]:
         """List the models."""
         return {"models": list(cards.values())}
 
-    @app.get("/v1/models/{name}", response_model=schema.ModelCard)
+    @app.get("/v1/models/{name}", response_model=ModelCard)
     async def model(name: str) -> dict[str, Any]:
         """Describe a model: settings, step, horizon, end of its training."""
         return cards[served.model(name)[0]]
@@ -328,12 +357,12 @@ def _add_state(app: FastAPI, served: _Served, guard: Guard) -> None:
     def state() -> dict[str, Any]:
         return {"status": "ok" if engine.alive else "draining", "version": __version__, "models": list(cards)}
 
-    @app.get("/healthz", response_model=schema.Alive)
+    @app.get("/healthz", response_model=Alive)
     async def healthz() -> dict[str, Any]:
         """Return 200 as long as the process answers."""
         return state()
 
-    @app.get("/readyz", response_model=schema.Alive)
+    @app.get("/readyz", response_model=Alive)
     async def readyz(response: Response) -> dict[str, Any]:
         """Return 200 if forecasts are answered, 503 while the server ends or its queue is full."""
         if not engine.alive or engine.under_way >= engine.queue:
@@ -369,7 +398,7 @@ def _add_page(app: FastAPI) -> None:
     def documented() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = usual()
-            document["components"]["schemas"] |= schema.definitions([schema.ForecastRequest])
+            document["components"]["schemas"] |= definitions([ForecastRequest])
         return usual()
 
     app.openapi = documented  # type: ignore[method-assign]
@@ -418,7 +447,7 @@ def first_fault(faults: Sequence[Any]) -> dict[str, Any]:
     fault = faults[0]
     where = ".".join(str(part) for part in fault["loc"] if part not in ("query", "body", "path"))
     if fault["type"] == "extra_forbidden":
-        known = [name for kind in (schema.ForecastQuery, schema.CheckQuery) for name in kind.model_fields]
+        known = [name for kind in (ForecastQuery, CheckQuery) for name in kind.model_fields]
         return error_body(
             "A query has known parameters only.",
             f"{where[:200]!r}",

@@ -16,7 +16,7 @@ from logsparse.evaluation.check import check, readable, recognised
 from logsparse.evaluation.metrics import score
 from logsparse.forecast import Forecaster
 from logsparse.serving.schema import AttentionQuery, BacktestQuery, CheckQuery
-from logsparse.serving.tables import Limits, TooLargeError, as_json, check_series, history, names_of, texts
+from logsparse.serving.tables import Limits, TooLargeError, as_json, check_series, names_of, past_of, texts
 
 # Ids that the description of a model lists.
 _LISTED = 100
@@ -115,7 +115,7 @@ def backtest_answer(name: str, model: Forecaster, panel: Panel, query: BacktestQ
 def attention_answer(name: str, model: Any, panel: Panel, query: AttentionQuery) -> dict[str, Any]:
     """Return the weights of one step of a forecast, as `AttentionAnswer` describes them."""
     one = chosen(panel, query.series)
-    found = model.attention(history(model, one, model.horizon), series=one.ids[0], step=query.step)
+    found = model.attention(past_of(model, one, model.horizon), series=one.ids[0], step=query.step)
     table = found.table()
     return {
         "model": name,

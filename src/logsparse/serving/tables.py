@@ -151,7 +151,7 @@ def check_series(panel: Panel, limits: Limits) -> Panel:
     return panel
 
 
-def history(model: Forecaster, panel: Panel, steps: int) -> Panel:
+def past_of(model: Forecaster, panel: Panel, steps: int) -> Panel:
     """Return the panel to forecast from; for a model with covariates, rows after the last value are its future."""
     if not panel.covariates:
         return model.history(panel)
@@ -303,7 +303,7 @@ def as_json(column: pl.Series) -> list[Any]:
     return column.fill_nan(None).to_list() if column.dtype.is_float() else column.to_list()
 
 
-def answer(name: str, forecast: Forecast, order: Sequence[str], steps: str) -> dict[str, Any]:
+def kserve_answer(name: str, forecast: Forecast, order: Sequence[str], steps: str) -> dict[str, Any]:
     """Return the answer to a KServe request, in the order of its inputs; `ForecastAnswer` describes it."""
     panel, horizon = forecast.panel, forecast.mean.shape[1]
     place = {str(series): row for row, series in enumerate(panel.ids)}
