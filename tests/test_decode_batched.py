@@ -73,7 +73,9 @@ def test_a_transformer_forecasts_a_series_alike_alone_and_in_any_batch(method: s
     assert_alike(fitted(LogSparse, method=method, likelihood=likelihood, layers=2, width=24, heads=2, **scale))
 
 
-@pytest.mark.parametrize("settings", [{"norm": "post", "width": None}, {"see_missing": False, "anchor": False}])
+@pytest.mark.parametrize(
+    "settings", [{"norm": "post", "width": None, "head_width": "full"}, {"see_missing": False, "anchor": False}]
+)
 def test_so_does_a_transformer_of_other_settings(settings: dict[str, object]) -> None:
     shape = {"layers": 2, "heads": 2, "method": "two-way", "likelihood": "gaussian", "kernel": 3}
     assert_alike(fitted(LogSparse, **shape, **settings))
@@ -86,3 +88,16 @@ def test_so_does_deepar(likelihood: str) -> None:
 
 def test_so_does_deepstate() -> None:
     assert_alike(fitted(ls.DeepState, layers=2))
+
+
+def test_histories_of_several_panels_are_forecast_together_as_each_alone() -> None:
+    model = fitted(LogSparse, layers=2, width=24, heads=2, method="two-way", likelihood="gaussian")
+    # Two requests may name different histories alike.
+    twin = ls.to_panel(whole_numbers(3, seed=1))
+    histories = [some(panel(), np.array([4])), twin, some(panel(), np.arange(3, 9)), twin.cut(twin.lengths - 2)]
+    together = list(model.summaries(histories, LEVELS))
+    for history, found in zip(histories, together, strict=True):
+        (alone,) = model.summaries([history], LEVELS)
+        assert found.panel is history
+        np.testing.assert_array_equal(found.mean, alone.mean)
+        np.testing.assert_array_equal(found.quantiles, alone.quantiles)

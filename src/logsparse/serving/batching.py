@@ -59,7 +59,8 @@ class _Job:
     future: Future[Forecast] = field(default_factory=Future)
 
     def alike(self, other: _Job) -> bool:
-        return self.model is other.model and self.levels == other.levels
+        same = self.model is other.model and self.levels == other.levels
+        return same and self.panel.origin.zone == other.panel.origin.zone
 
 
 class Engine:
