@@ -30,7 +30,7 @@ ORDER = [
     "evaluation.metrics", "evaluation.backtest", "evaluation.check", "evaluation.compare", "evaluation.importance",
     "evaluation.what_if",
     "reporting.numbers", "reporting.charts", "reporting.sections", "reporting.report",
-    "serving.schema", "serving.tables", "serving.batching", "serving.guard", "serving.inspect", "serving.app",
+    "serving.schema", "serving.expansion", "serving.tables", "serving.batching", "serving.guard", "serving.inspect", "serving.app",
     "serving.protocol", "serving.server",
     "commands.options", "commands.attend", "commands.backtest", "commands.check", "commands.explain",
     "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.serve", "commands.fit",

@@ -27,6 +27,10 @@ from logsparse.serving.batching import Engine, warm_up
 from logsparse.serving.guard import RETRY_SECONDS, Guard, error_body, status_of
 from logsparse.serving.inspect import attention_answer, backtest_answer, card, check_answer, chosen
 from logsparse.serving.schema import (
+    REFUSALS,
+    REQUEST_BODY,
+    TABLE_BODY,
+    TABLES_OUT,
     Alive,
     AttentionAnswer,
     AttentionQuery,
@@ -34,7 +38,6 @@ from logsparse.serving.schema import (
     BacktestQuery,
     CheckAnswer,
     CheckQuery,
-    ErrorAnswer,
     ForecastAnswer,
     ForecastQuery,
     ForecastRequest,
@@ -66,58 +69,6 @@ _SECURITY = {
 }
 # Cells of a table per byte of the largest body: a csv file has about one in four bytes, parquet can have more.
 _CELLS_PER_BYTE = 0.5
-_REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorAnswer, "description": text}
-    for status, text in {
-        400: "The request is no HTTP request that can be read.",
-        401: "The token is missing or wrong.",
-        404: "There is no such model or path.",
-        405: "The path has another method.",
-        408: "The body took too long to arrive.",
-        413: "The body, or the table in it, is too large.",
-        415: "The Content-Type is not that of a table.",
-        422: "The data or a parameter break a rule.",
-        500: "An error of the server.",
-        503: "Too many requests wait; Retry-After says when to try again.",
-        504: "The answer took too long.",
-    }.items()
-}
-_BODY = {"type": "string", "format": "binary", "description": "The bytes of the file."}
-_FRAME = {
-    "description": "A list of rows, or a mapping from columns to lists.",
-    "oneOf": [
-        {"type": "array", "items": {"type": "object"}},
-        {"type": "object", "additionalProperties": {"type": "array"}},
-    ],
-}
-_TABLE: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "text/csv": {"schema": {"type": "string"}},
-            "application/vnd.apache.parquet": {"schema": _BODY},
-            "application/vnd.apache.arrow.file": {"schema": _BODY},
-            "application/json": {"schema": _FRAME},
-        },
-    }
-}
-_REQUEST: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ForecastRequest"}}},
-    }
-}
-_TABLES_OUT: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Ids, times, mean and quantiles, one row per series and step.",
-        "content": {
-            "text/csv": {"schema": {"type": "string"}},
-            "application/vnd.apache.parquet": {"schema": _BODY},
-            "application/vnd.apache.arrow.file": {"schema": _BODY},
-            "application/json": {"schema": {"type": "array", "items": {"type": "object"}}},
-        },
-    }
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,7 +187,7 @@ def create_app(models: Mapping[str, Forecaster], settings: Settings | None = Non
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
-        responses=_REFUSALS,
+        responses=REFUSALS,
     )
     guard = Guard(app, engine, asked.token, asked.max_body, asked.timeout, tuple(models))
     _add_forecasts(app, served)
@@ -258,7 +209,7 @@ def _answer(body: bytes, kind: str = "json") -> Response:
 def _add_forecasts(app: FastAPI, served: _Served) -> None:
     engine = served.engine
 
-    @app.post("/v1/timeseries/forecast", responses={200: {"model": ForecastAnswer}}, openapi_extra=_REQUEST)
+    @app.post("/v1/timeseries/forecast", responses={200: {"model": ForecastAnswer}}, openapi_extra=REQUEST_BODY)
     async def timeseries_forecast(request: Request) -> Response:
         """Forecast the series of a request in KServe's schema."""
         body = await request.body()
@@ -277,7 +228,7 @@ def _add_forecasts(app: FastAPI, served: _Served) -> None:
         answer = partial(kserve_answer, name, forecast.first(steps), order, words)
         return _answer(await engine.work(lambda: _json(answer())))
 
-    @app.post("/v1/forecast", responses=_TABLES_OUT, openapi_extra=_TABLE)
+    @app.post("/v1/forecast", responses=TABLES_OUT, openapi_extra=TABLE_BODY)
     async def forecast(request: Request, query: Annotated[ForecastQuery, Query()]) -> Response:
         """Forecast the series of a csv, parquet, feather or JSON table; the answer has the same format."""
         body = await request.body()
@@ -298,7 +249,7 @@ def _add_forecasts(app: FastAPI, served: _Served) -> None:
 def _add_questions(app: FastAPI, served: _Served) -> None:
     engine = served.engine
 
-    @app.post("/v1/check", responses={200: {"model": CheckAnswer}}, openapi_extra=_TABLE)
+    @app.post("/v1/check", responses={200: {"model": CheckAnswer}}, openapi_extra=TABLE_BODY)
     async def check(request: Request, query: Annotated[CheckQuery, Query()]) -> Response:
         """Return what was recognised in a table, and what is wrong with it."""
         body = await request.body()
@@ -310,7 +261,7 @@ def _add_questions(app: FastAPI, served: _Served) -> None:
 
         return _answer(await engine.work(examine))
 
-    @app.post("/v1/backtest", responses={200: {"model": BacktestAnswer}}, openapi_extra=_TABLE)
+    @app.post("/v1/backtest", responses={200: {"model": BacktestAnswer}}, openapi_extra=TABLE_BODY)
     async def backtest(request: Request, query: Annotated[BacktestQuery, Query()]) -> Response:
         """Return forecasts at past cutoffs beside the actual values, with scores and those of seasonal naive."""
         body = await request.body()
@@ -322,7 +273,7 @@ def _add_questions(app: FastAPI, served: _Served) -> None:
 
         return _answer(await engine.work(test))
 
-    @app.post("/v1/attention", responses={200: {"model": AttentionAnswer}}, openapi_extra=_TABLE)
+    @app.post("/v1/attention", responses={200: {"model": AttentionAnswer}}, openapi_extra=TABLE_BODY)
     async def attention(request: Request, query: Annotated[AttentionQuery, Query()]) -> Response:
         """Return what a step of the forecast looked at: times of the history and their weights."""
         body = await request.body()

@@ -296,3 +296,57 @@ def definitions(models: Sequence[type[BaseModel]]) -> dict[str, Any]:
         found |= schema.pop("$defs", {})
         found[model.__name__] = schema
     return found
+
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorAnswer, "description": text}
+    for status, text in {
+        400: "The request is no HTTP request that can be read.",
+        401: "The token is missing or wrong.",
+        404: "There is no such model or path.",
+        405: "The path has another method.",
+        408: "The body took too long to arrive.",
+        413: "The body, or the table in it, is too large.",
+        415: "The Content-Type is not that of a table.",
+        422: "The data or a parameter break a rule.",
+        500: "An error of the server.",
+        503: "Too many requests wait; Retry-After says when to try again.",
+        504: "The answer took too long.",
+    }.items()
+}
+_BODY = {"type": "string", "format": "binary", "description": "The bytes of the file."}
+_FRAME = {
+    "description": "A list of rows, or a mapping from columns to lists.",
+    "oneOf": [
+        {"type": "array", "items": {"type": "object"}},
+        {"type": "object", "additionalProperties": {"type": "array"}},
+    ],
+}
+TABLE_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "text/csv": {"schema": {"type": "string"}},
+            "application/vnd.apache.parquet": {"schema": _BODY},
+            "application/vnd.apache.arrow.file": {"schema": _BODY},
+            "application/json": {"schema": _FRAME},
+        },
+    }
+}
+REQUEST_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ForecastRequest"}}},
+    }
+}
+TABLES_OUT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Ids, times, mean and quantiles, one row per series and step.",
+        "content": {
+            "text/csv": {"schema": {"type": "string"}},
+            "application/vnd.apache.parquet": {"schema": _BODY},
+            "application/vnd.apache.arrow.file": {"schema": _BODY},
+            "application/json": {"schema": {"type": "array", "items": {"type": "object"}}},
+        },
+    }
+}

@@ -137,10 +137,7 @@ def check_extra() -> None:
 
 def worker_app() -> Guard:
     """Return the application of one of several workers; the environment says what it serves."""
-    import torch
-
     told = json.loads(os.environ[_ENVIRONMENT])
-    torch.set_num_threads(max(1, torch.get_num_threads() // told["workers"]))
     token = None if told["token_file"] is None else _token(Path(told["token_file"]))
     return _app(told["models"], token, told["limits"])
 
@@ -260,6 +257,10 @@ def _run_workers(told: Mapping[str, Any], listener: socket.socket) -> None:
     from uvicorn.supervisors import Multiprocess
 
     os.environ[_ENVIRONMENT] = json.dumps(told)
+    # Workers share the cores.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for name in ("OMP_NUM_THREADS", "POLARS_MAX_THREADS"):
+        os.environ.setdefault(name, str(max(1, cores // told["workers"])))
     config = _config("logsparse.serving.server:worker_app", listener, factory=True, workers=told["workers"])
     _say(f"serving {', '.join(told['models'])} at {_address(listener)} by {told['workers']} processes (Ctrl-C ends it)")
     try:

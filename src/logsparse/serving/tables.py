@@ -20,6 +20,7 @@ from logsparse.data.panel import Panel
 from logsparse.data.times import stamps
 from logsparse.errors import ConfigError, DataError, LogsparseError, shown
 from logsparse.forecast import Forecast, Forecaster
+from logsparse.serving.expansion import expanded
 from logsparse.serving.schema import STEPS, ForecastRequest, SeriesInput
 
 MEDIA = {
@@ -46,6 +47,8 @@ _KINDS = {
 _UNNAMED = ("", "application/octet-stream", "application/x-www-form-urlencoded")
 _MAGIC = {b"PAR1": "parquet", b"ARROW1": "feather", b"[": "json", b"{": "json"}
 _BODY = "the body of the request"
+_BYTES_PER_CELL = 16
+_LONGEST_ID = 1000
 
 
 class MediaError(LogsparseError):
@@ -90,6 +93,8 @@ def read_table(body: bytes, kind: str, ids: str, limits: Limits) -> pl.LazyFrame
         )
     if kind == "json":
         return _from_json(body, ids).lazy()
+    if kind in ("parquet", "feather"):
+        _check_expansion(body, kind, limits)
     try:
         table = scan_bytes(body, kind, _BODY, ids=ids)
         height, width = count_rows(table), len(schema_of(table))
@@ -106,6 +111,22 @@ def read_table(body: bytes, kind: str, ids: str, limits: Limits) -> pl.LazyFrame
             hint="send fewer series or a shorter past; --max-body of the server sets the limit.",
         )
     return table
+
+
+def _check_expansion(body: bytes, kind: str, limits: Limits) -> None:
+    """Raise if a compressed file would take more memory than its table may."""
+    try:
+        size = expanded(body, kind)
+    except ValueError as error:
+        raise DataError(
+            f"The body must be a readable {kind} file.", got=str(error), hint="check the file and the Content-Type."
+        ) from error
+    if size > _BYTES_PER_CELL * limits.cells:
+        raise TooLargeError(
+            f"A table must take at most {_BYTES_PER_CELL * limits.cells:,} bytes.",
+            got=f"{size:,} bytes when it is decompressed",
+            hint="send fewer series or a shorter past; --max-body of the server sets the limit.",
+        )
 
 
 def _from_json(body: bytes, ids: str) -> pl.DataFrame:
@@ -147,6 +168,11 @@ def check_series(panel: Panel, limits: Limits) -> Panel:
             f"A request may have at most {limits.series:,} series.",
             got=f"{len(panel):,}",
             hint="send them in several requests; --max-series of the server sets the limit.",
+        )
+    longest = max(len(name) if isinstance(name, str) else 1 for name in panel.ids)
+    if longest > _LONGEST_ID:
+        raise DataError(
+            f"Ids must have at most {_LONGEST_ID:,} characters.", got=f"one of {longest:,}", hint="shorten them."
         )
     return panel
 
