@@ -63,7 +63,9 @@ def running(log: Path, *arguments: object) -> Iterator[Running]:
     """Run `logsparse serve` on a free port until the block ends."""
     command = [sys.executable, "-m", "logsparse", "serve", *map(str, arguments), "--port", "0"]
     with log.open("w") as out:
-        process = subprocess.Popen(command, stderr=out, stdout=out, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        process = subprocess.Popen(
+            command, stderr=out, stdout=out, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        )
     try:
         url = ""
         while not url:
@@ -85,3 +87,57 @@ def running(log: Path, *arguments: object) -> Iterator[Running]:
         if process.poll() is None:
             process.kill()
         process.wait()
+
+
+@dataclass
+class Here:
+    """A server in a thread of this process."""
+
+    guard: Any
+    port: int
+    log: Path
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self, **more: Any) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=60, **more)
+
+    def post(self, path: str, body: bytes, media: str = "application/octet-stream", **headers: str) -> httpx.Response:
+        with self.client() as client:
+            return client.post(path, content=body, headers={"content-type": media, **headers})
+
+
+@contextmanager
+def here(models: dict[str, Any], settings: Any = None) -> Iterator[Here]:
+    """Serve models by uvicorn in a thread until the block ends."""
+    import logging
+    import tempfile
+    import threading
+    import time
+
+    import uvicorn
+
+    from logsparse.serving.app import create_app
+    from logsparse.serving.server import configured, listen
+
+    listener = listen("127.0.0.1", 0)
+    guard = create_app(models, settings)
+    server = uvicorn.Server(configured(guard, listener))
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        handler = logging.FileHandler(log)
+        logging.getLogger().addHandler(handler)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        try:
+            yield Here(guard, listener.getsockname()[1], log)
+        finally:
+            server.should_exit = True
+            thread.join(20)
+            logging.getLogger().removeHandler(handler)
+            handler.close()
+            listener.close()

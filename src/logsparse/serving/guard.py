@@ -30,6 +30,9 @@ RETRY_SECONDS = 1
 _BODIES = 4
 # Upper bounds of the latencies that are counted, in seconds.
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+# What anyone may see: the page, the description of the interface, health.
+_OPEN = ("/", "/docs", "/openapi.json", "/plotly.min.js", "/healthz", "/readyz")
+_STATIC = "/static/"
 _STATUS = {MediaError: 415, TooLargeError: 413, BusyError: 503}
 
 log = logging.getLogger("logsparse.serve")
@@ -168,8 +171,9 @@ class Guard:
 
     async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
-        path = scope["path"]
-        if self.token is not None and path.startswith(("/v1/", "/metrics")) and not self._may(headers):
+        # Inside another application, the path begins with that of the mount.
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if self.token is not None and path not in _OPEN and not path.startswith(_STATIC) and not self._may(headers):
             raise _Refused(
                 401,
                 "A request must carry the token of the server.",

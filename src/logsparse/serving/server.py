@@ -109,7 +109,7 @@ token_file. Hint: write a long random text into a file and pass token_file=, or 
             got=f"workers={count} and a model in memory",
             hint="save the model, and serve its folder.",
         )
-    listener = _listen(host, place)
+    listener = listen(host, place)
     try:
         if count == 1:
             _run_here(_app(named, token, limits), listener)
@@ -197,7 +197,7 @@ def _bytes(size: int | str) -> int:
     return int(float(match[1]) * _UNITS[match[2].lower()])
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """Reserve the address; nothing is accepted before the models are warm."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -215,7 +215,8 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _config(app: Any, listener: socket.socket, **more: Any) -> uvicorn.Config:
+def configured(app: Any, listener: socket.socket, **more: Any) -> uvicorn.Config:
+    """Return uvicorn's settings for an application on this socket."""
     import uvicorn
 
     from logsparse.serving.protocol import Protocol
@@ -245,7 +246,7 @@ def _address(listener: socket.socket) -> str:
 def _run_here(app: Guard, listener: socket.socket) -> None:
     import uvicorn
 
-    server = uvicorn.Server(_config(app, listener))
+    server = uvicorn.Server(configured(app, listener))
     _say(f"serving {', '.join(app.names)} at {_address(listener)} (Ctrl-C ends it)")
     with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after it has drained
         server.run(sockets=[listener])
@@ -261,7 +262,7 @@ def _run_workers(told: Mapping[str, Any], listener: socket.socket) -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for name in ("OMP_NUM_THREADS", "POLARS_MAX_THREADS"):
         os.environ.setdefault(name, str(max(1, cores // told["workers"])))
-    config = _config("logsparse.serving.server:worker_app", listener, factory=True, workers=told["workers"])
+    config = configured("logsparse.serving.server:worker_app", listener, factory=True, workers=told["workers"])
     _say(f"serving {', '.join(told['models'])} at {_address(listener)} by {told['workers']} processes (Ctrl-C ends it)")
     try:
         Multiprocess(config, target=uvicorn.Server(config).run, sockets=[listener]).run()
