@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,14 +75,14 @@ def running(log: Path, *arguments: object) -> Iterator[Running]:
             if process.poll() is not None:
                 raise AssertionError(log.read_text())
         server = Running(process, url, log)
-        for _ in range(300):
+        for _ in range(600):
             try:
                 if httpx.get(f"{url}/readyz", timeout=10).status_code == 200:
                     break
             except httpx.TransportError:
-                import time
-
                 time.sleep(0.1)
+            if process.poll() is not None:
+                raise AssertionError(log.read_text())
         yield server
     finally:
         if process.poll() is None:
@@ -115,7 +116,6 @@ def here(models: dict[str, Any], settings: Any = None) -> Iterator[Here]:
     import logging
     import tempfile
     import threading
-    import time
 
     import uvicorn
 

@@ -32,6 +32,8 @@ _SHORTEST_TOKEN = 16
 _ENVIRONMENT = "LOGSPARSE_SERVE"
 # Longest time that running requests get when the server ends, in seconds.
 _DRAIN = 10
+# A worker that gives no sign of life for so long is replaced, in seconds; loading a model on a busy machine is slow.
+_HEALTH = 30
 
 log = logging.getLogger("logsparse.serve")
 
@@ -254,7 +256,6 @@ def _run_here(app: Guard, listener: socket.socket) -> None:
 
 
 def _run_workers(told: Mapping[str, Any], listener: socket.socket) -> None:
-    import uvicorn
     from uvicorn.supervisors import Multiprocess
 
     os.environ[_ENVIRONMENT] = json.dumps(told)
@@ -262,10 +263,16 @@ def _run_workers(told: Mapping[str, Any], listener: socket.socket) -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for name in ("OMP_NUM_THREADS", "POLARS_MAX_THREADS"):
         os.environ.setdefault(name, str(max(1, cores // told["workers"])))
-    config = configured("logsparse.serving.server:worker_app", listener, factory=True, workers=told["workers"])
+    config = configured(
+        "logsparse.serving.server:worker_app",
+        listener,
+        factory=True,
+        workers=told["workers"],
+        timeout_worker_healthcheck=_HEALTH,
+    )
     _say(f"serving {', '.join(told['models'])} at {_address(listener)} by {told['workers']} processes (Ctrl-C ends it)")
     try:
-        Multiprocess(config, target=uvicorn.Server(config).run, sockets=[listener]).run()
+        Multiprocess(config, sockets=[listener]).run()
     finally:
         del os.environ[_ENVIRONMENT]
     _say("ended")
