@@ -1,4 +1,4 @@
-"""Latency, throughput and memory of `logsparse serve`: one warm model, one series per request, with and without batches.
+"""Latency, throughput and memory of `logsparse serve`: a warm model, one series per request, with and without batches.
 
 python benchmarks/serve.py MODEL [--seconds 10] [--requests 10000] [--json FILE]
 
