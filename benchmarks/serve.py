@@ -106,7 +106,8 @@ def measure(folder: str, batch: bool, seconds: float, requests: int) -> dict[str
     mine, theirs = context.Pipe()
     process = context.Process(target=serve, args=(folder, batch, theirs), daemon=True)
     process.start()
-    port, found = mine.recv(), {}
+    port = mine.recv()
+    found: dict[str, Any] = {}
     try:
         while httpx.get(f"http://127.0.0.1:{port}/readyz").status_code != 200:
             time.sleep(0.1)

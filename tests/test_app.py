@@ -104,8 +104,8 @@ def test_kserves_request_is_forecast_as_predict_does_with_the_time_of_every_step
 ) -> None:
     frame = hourly(("south", "new one"), days=3)
     # In an order of their own, and one of them unknown to the model.
-    request = {"model": "net", "inputs": [series("new one", frame), series("south", frame)]}
-    request["options"] = {"horizon": 4, "quantiles": [0.9, 0.1]}
+    inputs, options = [series("new one", frame), series("south", frame)], {"horizon": 4, "quantiles": [0.9, 0.1]}
+    request = {"model": "net", "inputs": inputs, "options": options}
     answer = server.post("/v1/timeseries/forecast", json.dumps(request).encode(), "application/json").json()
     assert (answer["status"], answer["model"]) == ("completed", "net")
     content = answer["outputs"][0]["content"]

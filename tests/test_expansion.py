@@ -14,6 +14,9 @@ import pytest
 from logsparse.serving.expansion import expanded
 from serving import hourly
 
+# Without types.
+ARROW: Any = pyarrow.parquet
+FEATHER: Any = pyarrow.feather
 TEXT = pl.DataFrame({"a": ["x" * 1_000_000, "y" * 500_000], "b": [1.0, 2.0]})
 
 
@@ -32,8 +35,8 @@ def test_pages_of_parquet_are_added_up(compression: str) -> None:
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_so_are_those_of_pyarrow_and_of_many_row_groups(version: str) -> None:
     table = hourly().to_arrow()
-    written = blob(lambda t, f: pyarrow.parquet.write_table(t, f, data_page_version=version, row_group_size=50), table)
-    meta = pyarrow.parquet.read_metadata(BytesIO(written))
+    written = blob(lambda t, f: ARROW.write_table(t, f, data_page_version=version, row_group_size=50), table)
+    meta = ARROW.read_metadata(BytesIO(written))
     columns = [meta.row_group(g).column(c) for g in range(meta.num_row_groups) for c in range(meta.num_columns)]
     # The metadata count headers too.
     assert 0.3 * sum(c.total_uncompressed_size for c in columns) < expanded(written, "parquet")
@@ -44,7 +47,7 @@ def test_so_are_those_of_pyarrow_and_of_many_row_groups(version: str) -> None:
 def test_buffers_of_feather_are_added_up_with_dictionaries(compression: Any) -> None:
     assert 1_500_000 < expanded(blob(TEXT.write_ipc, compression=compression), "feather") < 1_501_000
     table = TEXT.with_columns(pl.col("a").cast(pl.Categorical)).to_arrow()
-    written = blob(lambda t, f: pyarrow.feather.write_feather(t, f, compression=compression), table)
+    written = blob(lambda t, f: FEATHER.write_feather(t, f, compression=compression), table)
     assert 1_500_000 < expanded(written, "feather") < 1_501_000
 
 

@@ -280,7 +280,7 @@ def _add_questions(app: FastAPI, served: _Served) -> None:
 
         def look() -> bytes:
             name, model = served.model(query.model)
-            if not hasattr(model, "attention") or not hasattr(model.network_, "queries_keys"):
+            if not hasattr(getattr(model, "network_", None), "queries_keys"):
                 raise UnknownModelError(
                     "Only a model with attention can show what its forecast looked at.",
                     got=f"{name}, which is {type(model).__name__}",

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from logsparse.errors import ConfigError, shown
 
 Format = Literal["csv", "parquet", "feather", "json"]
 Name = Annotated[str, Field(min_length=1, max_length=1000)]
-# A number, or null where nothing was observed.
-Values = list[Annotated[float, Field(allow_inf_nan=True)] | None]
+# Numbers, or null where nothing was observed. Only the first fault is reported: there could be millions.
+Values = Annotated[list[Annotated[float, Field(allow_inf_nan=True)] | None], FailFast()]
 
 STEPS = {
     "second": "s",
@@ -87,7 +87,7 @@ class ForecastRequest(BaseModel):
     """Histories to forecast from."""
 
     model: str | None = Field(None, max_length=1000, description="Name of the model; needed if several are served.")
-    inputs: list[SeriesInput] = Field(min_length=1, description="One entry per series.")
+    inputs: Annotated[list[SeriesInput], FailFast()] = Field(min_length=1, description="One entry per series.")
     options: ForecastOptions = Field(default_factory=lambda: ForecastOptions(horizon=None, quantiles=None))
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -49,6 +51,7 @@ _MAGIC = {b"PAR1": "parquet", b"ARROW1": "feather", b"[": "json", b"{": "json"}
 _BODY = "the body of the request"
 _BYTES_PER_CELL = 16
 _LONGEST_ID = 1000
+_FARTHEST = 2**62
 
 
 class MediaError(LogsparseError):
@@ -205,42 +208,48 @@ def from_request(model: Forecaster, request: ForecastRequest, limits: Limits) ->
             hint="send them in several requests; --max-series of the server sets the limit.",
         )
     spec = names_of(model, {})
-    names = [entry.name for entry in request.inputs]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise DataError("Every input must have a name of its own.", got=f"{twice!r} twice", hint="rename one of them.")
-    known = {str(name): name for name in model.panel_.ids}
-    whole = all(isinstance(known.get(name), int) for name in names)
-    freq, tables = model.panel_.freq, []
+    twice = [name for name, count in Counter(entry.name for entry in request.inputs).items() if count > 1]
+    if twice:
+        raise DataError(
+            "Every input must have a name of its own.", got=f"{twice[0]!r} twice", hint="rename one of them."
+        )
+    freq = model.panel_.freq
     for number, entry in enumerate(request.inputs):
         _check_input(entry, number, freq)
-        columns = {name: _padded(name, entry, number) for name in spec.covariates}
-        length = max([len(entry.series), *(len(column) for column in columns.values())])
-        if length * len(request.inputs) > limits.cells:
-            raise TooLargeError(f"A request may have at most {limits.cells:,} values.", got="more", hint="send fewer.")
-        target = [*entry.series, *[None] * (length - len(entry.series))]
-        tables.append(
-            pl.DataFrame(
-                {
-                    spec.id_col: pl.Series([known[entry.name] if whole else entry.name]).new_from_index(0, length),
-                    spec.time_col: _times(entry, number, freq, length),
-                    spec.target_col: pl.Series(target, dtype=pl.Float64),
-                    **{n: pl.Series([*c, *[None] * (length - len(c))], dtype=pl.Float64) for n, c in columns.items()},
-                    **{
-                        n: pl.Series([(entry.static or {}).get(n)]).cast(pl.String).new_from_index(0, length)
-                        for n in spec.static
-                    },
-                }
-            )
+    covariates = {name: [_covariate(name, e, n) for n, e in enumerate(request.inputs)] for name in spec.covariates}
+    lengths = [len(entry.series) for entry in request.inputs]
+    for columns in covariates.values():
+        lengths = [max(length, len(column)) for length, column in zip(lengths, columns, strict=True)]
+    if sum(lengths) * (3 + len(covariates)) > limits.cells:
+        raise TooLargeError(
+            f"A request may have at most {limits.cells:,} values, times and ids.",
+            got=f"{sum(lengths):,} times",
+            hint="send fewer series or a shorter past; --max-body of the server sets the limit.",
         )
-    kinds = {table[spec.time_col].dtype for table in tables}
-    if len(kinds) > 1:
-        raise DataError(
-            "All start_timestamps of a request must have a time zone, or none.",
-            got="both",
-            hint="write all of them like 2024-01-01T00:00:00 or like 2024-01-01T00:00:00Z.",
-        )
-    return model._read(pl.concat(tables), freq=str(freq))  # noqa: SLF001
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    known = {str(name): name for name in model.panel_.ids}
+    ids = [known.get(entry.name, entry.name) for entry in request.inputs]
+    if not all(isinstance(name, int) for name in ids):
+        ids = [entry.name for entry in request.inputs]
+    static = {name: [(entry.static or {}).get(name) for entry in request.inputs] for name in spec.static}
+    table = pl.DataFrame(
+        {
+            spec.id_col: pl.Series(ids).gather(rows),
+            spec.time_col: _times(request.inputs, lengths, freq),
+            spec.target_col: _flat([entry.series for entry in request.inputs], lengths),
+            **{name: _flat(columns, lengths) for name, columns in covariates.items()},
+            **{name: pl.Series(categories, dtype=pl.String).gather(rows) for name, categories in static.items()},
+        }
+    )
+    return model._read(table, freq=str(freq))  # noqa: SLF001
+
+
+def _flat(columns: Sequence[Sequence[float | None]], lengths: Sequence[int]) -> pl.Series:
+    """Return the columns one after the other, each filled up to its length."""
+    missing = chain.from_iterable(
+        chain(column, repeat(None, length - len(column))) for column, length in zip(columns, lengths, strict=True)
+    )
+    return pl.Series(list(missing), dtype=pl.Float64)
 
 
 def _check_input(entry: SeriesInput, number: int, freq: Freq) -> None:
@@ -266,7 +275,7 @@ def _check_input(entry: SeriesInput, number: int, freq: Freq) -> None:
         )
 
 
-def _padded(name: str, entry: SeriesInput, number: int) -> Sequence[float | None]:
+def _covariate(name: str, entry: SeriesInput, number: int) -> Sequence[float | None]:
     values = (entry.covariates or {}).get(name)
     if values is None:
         raise DataError(
@@ -277,34 +286,44 @@ def _padded(name: str, entry: SeriesInput, number: int) -> Sequence[float | None
     return values
 
 
-def _times(entry: SeriesInput, number: int, freq: Freq, length: int) -> pl.Series:
-    """Return the times of the values of an input."""
+def _times(inputs: Sequence[SeriesInput], lengths: Sequence[int], freq: Freq) -> pl.Series:
+    """Return the times of the values of all inputs."""
+    starts = [_start(entry, number, freq) for number, entry in enumerate(inputs)]
+    if len({zoned for _, zoned in starts}) > 1:
+        raise DataError(
+            "All start_timestamps of a request must have a time zone, or none.",
+            got="both",
+            hint="write all of them like 2024-01-01T00:00:00 or like 2024-01-01T00:00:00Z.",
+        )
+    steps = np.concatenate([np.arange(length) for length in lengths])
+    times = freq.add(np.repeat(np.array([start for start, _ in starts], np.int64), lengths), steps)
+    if freq.kind == "index":
+        return pl.Series(times)
+    column = pl.Series(times.astype("datetime64[us]"))
+    return column.dt.replace_time_zone("UTC") if starts[0][1] else column
+
+
+def _start(entry: SeriesInput, number: int, freq: Freq) -> tuple[int, bool]:
+    """Return the time of the first value on the clock of the model, and whether it has a zone."""
     start = entry.start_timestamp
     if freq.kind == "index":
-        first = 0 if start is None else start
-        if isinstance(first, str):
-            try:
-                first = int(first)
-            except ValueError:
-                raise _no_start(entry, number, "a whole number, as the times of the model are") from None
-        if abs(first) >= 2**62:
+        try:
+            first = int(start or 0)
+        except ValueError:
+            raise _no_start(entry, number, "a whole number, as the times of the model are") from None
+        if abs(first) >= _FARTHEST:
             raise _no_start(entry, number, "a whole number of at most 62 bits")
-        return pl.Series(freq.add(np.full(length, first), np.arange(length)))
+        return first, False
     try:
         begin = datetime.fromisoformat(start if isinstance(start, str) else "")
+        # Days have the clock of their place.
+        zoned = begin.tzinfo is not None and not freq.counts_days
+        plain = begin.astimezone(UTC) if zoned else begin
     except ValueError:
         raise _no_start(entry, number, "a time in ISO 8601") from None
-    try:
-        plain = (
-            begin.astimezone(UTC).replace(tzinfo=None)
-            if begin.tzinfo and not freq.counts_days
-            else begin.replace(tzinfo=None)
-        )
     except OverflowError:
         raise _no_start(entry, number, "a time in the years 1 to 9999") from None
-    first_us = np.datetime64(plain, "us").astype(np.int64)
-    times = pl.Series(freq.add(np.full(length, first_us), np.arange(length)).astype("datetime64[us]"))
-    return times.dt.replace_time_zone("UTC") if begin.tzinfo and not freq.counts_days else times
+    return int(np.datetime64(plain.replace(tzinfo=None), "us").astype(np.int64)), zoned
 
 
 def _no_start(entry: SeriesInput, number: int, what: str) -> DataError:
