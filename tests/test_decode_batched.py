@@ -13,7 +13,7 @@ from logsparse.data.panel import Panel
 from logsparse.forecaster import LogSparse
 from logsparse.model.likelihood import LIKELIHOODS
 
-LEVELS = (0.05, 0.5, 0.9)
+LEVELS = (0.1, 0.5, 0.9)
 SIZES = (1, 2, 3, 7, 64, 257)
 LENGTH = 40
 
@@ -58,7 +58,7 @@ def assert_alike(model: LogSparse) -> None:
         (found,) = model.summaries([history], LEVELS)
         return np.concatenate([found.mean[:, None], found.quantiles], axis=1)
 
-    checked = [0, 1, 2, 3, 6, 40, 63, 256]
+    checked = [0, 1, 2, 3, 6, 63, 256]
     alone = {row: forecast(some(panel(), np.array([row])))[0] for row in checked}
     for size in SIZES:
         together = forecast(some(panel(), np.arange(size)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -173,7 +174,7 @@ def create_app(models: Mapping[str, Forecaster], settings: Settings | None = Non
     asked = settings or Settings()
     engine = Engine(queue=asked.queue, batch=asked.batch)
     limits = Limits(asked.max_series, int(_CELLS_PER_BYTE * asked.max_body))
-    served = _Served(dict(models), engine, limits)
+    served = _Served({name: _quiet(model) for name, model in models.items()}, engine, limits)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -196,6 +197,14 @@ def create_app(models: Mapping[str, Forecaster], settings: Settings | None = Non
     _add_page(app)
     _add_errors(app)
     return guard
+
+
+def _quiet(model: Forecaster) -> Forecaster:
+    """Return the model without the progress that it would show for every request."""
+    twin = copy(model)
+    if hasattr(twin, "verbose"):
+        twin.verbose = False
+    return twin
 
 
 def _json(content: Any) -> bytes:

@@ -154,7 +154,6 @@ def _loaded(model: Model) -> Forecaster:
     forecaster = model if isinstance(model, Forecaster) else load(model)
     if not hasattr(forecaster, "panel_"):
         raise NotFittedError(forecaster)
-    forecaster.verbose = False  # type: ignore[attr-defined]
     return forecaster
 
 
