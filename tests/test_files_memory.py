@@ -13,9 +13,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from logsparse.data.files import available, check_memory
 from logsparse.data.frame import to_panel
 from logsparse.errors import DataError
+from logsparse.process import available, check_memory
 
 UNDER_3_GB = """
 import resource, sys

@@ -30,8 +30,10 @@ ORDER = [
     "evaluation.results", "evaluation.metrics", "evaluation.backtest", "evaluation.check", "evaluation.compare",
     "evaluation.importance", "evaluation.what_if", "ensemble", "cluster.ledger", "cluster.workers", "cluster.jobs",
     "reporting.numbers", "reporting.charts", "reporting.sections", "reporting.report",
+    "serving.schema", "serving.tables", "serving.answers", "serving.batching", "serving.guard", "serving.app",
+    "serving.server",
     "commands.options", "commands.attend", "commands.backtest", "commands.check", "commands.explain",
-    "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.shard",
+    "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.serve", "commands.shard",
     "commands.fit",
     "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment", "paper.prepare", "paper.sources",
     "paper.shapes", "paper.synthetic", "paper.cases", "paper.tables", "paper.long_waves",
@@ -44,7 +46,8 @@ MAY_SEE_FRAMES = {
     "data.panel", "data.times", "data.columns", "data.localtime", "data.files", "data.grid", "data.frame", "data.later",
     "data.health", "forecast", "attention.maps", "cluster.shards", "evaluation.results",
     "evaluation.backtest", "evaluation.metrics", "evaluation.compare", "evaluation.importance", "evaluation.what_if",
-    "reporting.numbers", "reporting.sections", "reporting.report", "commands.options",
+    "reporting.numbers", "reporting.sections", "reporting.report", "serving.tables", "serving.answers",
+    "commands.options",
     "paper.sources", "paper.prepare", "paper.experiment",
 }  # fmt: skip
 MAY_SEE_TORCH = {"data.windows", "folder", "plan", "forecaster", "cluster.workers"}

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from logsparse.params import Diagnostics
     from logsparse.registry import load, register
     from logsparse.reporting.report import report
+    from logsparse.serving.server import serve
 
 __version__ = version("logsparse")
 
@@ -78,6 +79,7 @@ _HOMES = {
     "register": "registry",
     "score": "evaluation.metrics",
     "report": "reporting.report",
+    "serve": "serving.server",
 }
 
 _MODULES = {"patterns": "attention.pattern", "presets": "presets"}
@@ -120,6 +122,7 @@ __all__ = [
     "register",
     "report",
     "score",
+    "serve",
     "shard",
     "to_panel",
     "what_if",

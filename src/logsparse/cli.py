@@ -23,6 +23,7 @@ from logsparse.commands.pattern import pattern
 from logsparse.commands.predict import predict
 from logsparse.commands.report import report
 from logsparse.commands.score import score
+from logsparse.commands.serve import serve
 from logsparse.commands.shard import shard
 from logsparse.errors import ConfigError, LogsparseError, escaped
 
@@ -36,6 +37,7 @@ EXAMPLES: dict[Callable[..., None], str] = {
     backtest: "logsparse backtest model newer.csv --windows 4 -o results.parquet",
     score: "logsparse score results.parquet --by unique_id",
     report: "logsparse report results.parquet --model model -o report.html",
+    serve: "logsparse serve model --port 8000",
     explain: "logsparse explain model sales.csv --draw importance.svg",
     attend: "logsparse attend model --series store_12 -o attention.svg",
     shard: "logsparse shard sales.parquet -o parts --parts 16",
@@ -48,7 +50,8 @@ _OPTIONS = (
     *("id_col", "time_col", "target_col", "freq", "tz", "time_format", "dayfirst"),
     *("past_covariates", "covariates", "static"),
     *("horizon", "context", "quantiles", "samples", "method", "until", "future", "on_bad", "minutes", "steps", "seed"),
-    *("windows", "step", "refit", "season", "length", "parts", "jobs"),
+    *("windows", "step", "refit", "season", "length", "parts", "jobs", "host", "port", "workers", "token_file"),
+    *("max_body", "max_series", "timeout"),
 )
 _ARGUMENT = re.compile(rf"\b({'|'.join(_OPTIONS)})=('[^']*'|\[[^]]*\]|True|False|frame\b|[0-9.]*[0-9])?")
 # The same, and thresholds of check, where a rule begins with the name; `on_bad` is no word of its own anywhere.

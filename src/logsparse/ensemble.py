@@ -16,10 +16,10 @@ from logsparse.data.columns import Columns
 from logsparse.data.frame import Data
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.times import When
-from logsparse.errors import ConfigError, DataError, shown, suggest, whole
+from logsparse.errors import ConfigError, DataError, shown, whole
 from logsparse.evaluation.backtest import numbered
 from logsparse.forecast import Forecast, Forecaster
-from logsparse.params import LEVELS, Diagnostics
+from logsparse.params import LEVELS, Diagnostics, refuse_changes
 from logsparse.registry import class_saved_as, known_kinds, named
 from logsparse.storage import a_list, entries, number, require, text, whole_number
 
@@ -229,14 +229,8 @@ class Ensemble(Forecaster):
         self = super().restored(written)
         members = [*self.members_.values()]
         free = sorted({name for member in members for name in type(member).changeable})
+        refuse_changes("the members of a saved ensemble", free, changed)
         for name, value in changed.items():
-            if name not in free:
-                which = f"Only {', '.join(free)}" if free else "Nothing"
-                raise ConfigError(
-                    f"{which} of the members of a saved ensemble can be changed on loading.",
-                    got=f"{name}={shown(value)}",
-                    hint=suggest(name, free, "leave it out, or fit again."),
-                )
             for member in members:
                 if name in type(member).changeable:
                     setattr(member, name, value)

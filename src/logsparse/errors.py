@@ -42,7 +42,7 @@ class LogsparseError(ValueError):
     def __init__(self, rule: str, *, got: str, hint: str) -> None:
         rule, got, hint = (_readable(part) for part in (rule, got, hint))
         super().__init__(f"{rule} Got {got}. Hint: {hint}")
-        self.got = got
+        self.rule, self.got, self.hint = rule, got, hint
 
     def __reduce__(self) -> tuple[object, ...]:
         # The default calls the class with the message, which is not what `__init__` takes.

@@ -22,8 +22,8 @@ from logsparse.data.later import NewSeries, add_new, find_new, join_like, read_l
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.series_index import check_columns, pack_panel, unpack_panel
 from logsparse.data.times import When, stamps
-from logsparse.errors import ConfigError, DataError, NotFittedError, a_path, shown, suggest, whole
-from logsparse.params import LEVELS, Diagnostics, Levels, Parameters, Saved, check_levels, steps_asked
+from logsparse.errors import ConfigError, DataError, NotFittedError, a_path, shown, whole
+from logsparse.params import LEVELS, Diagnostics, Levels, Parameters, Saved, check_levels, refuse_changes, steps_asked
 from logsparse.plots import plot
 from logsparse.process import refuse_forked
 
@@ -391,13 +391,7 @@ class Forecaster(Parameters, Saved, ABC):
         from logsparse.folder import as_arrays
 
         settings = cls.read_settings(written.config["settings"])
-        for name, value in changed.items():
-            if name not in cls.changeable:
-                free = f"Only {', '.join(cls.changeable)}" if cls.changeable else "Nothing"
-                rule = f"{free} of a saved {cls.__name__} can be changed on loading."
-                other = suggest(name, cls.changeable, "leave it out.")
-                hint = "fit again for another one." if name in settings else other
-                raise ConfigError(rule, got=f"{name}={shown(value)}", hint=hint)
+        refuse_changes(f"a saved {cls.__name__}", cls.changeable, changed, settings)
         self = cls(**{**settings, **changed})
         self.check()
         saved = None if written.history is None else as_arrays(written.history)

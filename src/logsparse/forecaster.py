@@ -385,18 +385,20 @@ class LogSparse(Configured):
         return Forecast(panel, found.mean_WH, levels, found.quantiles_WQH, found.paths_WNH)
 
     def summaries(self, histories: Sequence[Panel], levels: tuple[float, ...]) -> Iterator[Forecast]:
-        """Forecast all histories that are cuts of one panel together, in few large batches."""
-        first, rest = histories[0], [panel for panel in histories if panel.values is not histories[0].values]
-        if rest:
-            for panel in histories:
-                yield from self.summaries([panel], levels)
-            return
-        series_W = np.tile(np.arange(len(first)), len(histories))
-        whole_panel = replace(first, lengths=np.max([panel.lengths for panel in histories], axis=0))
+        """Forecast all histories, which have one time zone, together in few large batches."""
+        first = histories[0]
+        if all(panel.values is first.values for panel in histories):
+            every = replace(first, lengths=np.max([panel.lengths for panel in histories], axis=0))
+            series_W = np.tile(np.arange(len(first)), len(histories))
+        else:
+            # Encoded before they are joined: then all have the categories of the training.
+            every = Panel.joined([encode(self.series_index_, panel) for panel in histories])
+            series_W = np.arange(len(every))
         pairs = Pairs(series_W, np.concatenate([panel.lengths for panel in histories]))
-        found = self._sample(whole_panel, pairs, levels, keep_paths=False)
-        for number, panel in enumerate(histories):
-            part = slice(number * len(first), (number + 1) * len(first))
+        found = self._sample(every, pairs, levels, keep_paths=False)
+        ends = np.cumsum([len(panel) for panel in histories]).tolist()
+        for panel, end in zip(histories, ends, strict=True):
+            part = slice(end - len(panel), end)
             yield Forecast(panel, found.mean_WH[part], levels, found.quantiles_WQH[part])
 
     def _sample(self, panel: Panel, pairs: Pairs, levels: tuple[float, ...], *, keep_paths: bool) -> Sampled:

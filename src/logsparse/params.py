@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
@@ -293,6 +293,29 @@ class Saved(ABC):
 
 
 Kind = TypeVar("Kind", bound=Saved)
+
+
+def refuse_changes(what: str, free: Sequence[str], changed: Mapping[str, Any], fitted: Collection[str] = ()) -> None:
+    """Raise ConfigError for a parameter that is not `free` to change on loading; `fitted`: those that `fit` used."""
+    which = f"Only {', '.join(free)}" if free else "Nothing"
+    for name, value in changed.items():
+        if name not in free:
+            raise ConfigError(
+                f"{which} of {what} can be changed on loading.",
+                got=f"{name}={shown(value)}",
+                hint="fit again for another one." if name in fitted else suggest(name, free, "leave it out."),
+            )
+
+
+def altered(model: Kind, **settings: Any) -> Kind:
+    """Return a copy that has these settings where it knows them, and so do its members; what was learned is shared."""
+    twin = copy.copy(model)
+    for name, value in settings.items():
+        if hasattr(twin, name):
+            setattr(twin, name, value)
+    if (members := getattr(twin, "members_", None)) is not None:
+        twin.members_ = {name: altered(member, **settings) for name, member in members.items()}  # type: ignore[attr-defined]
+    return twin
 
 
 def opened(path: str | Path) -> ModelFolder:

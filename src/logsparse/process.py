@@ -1,4 +1,4 @@
-"""The process: refuse to run in a fork, keep freed memory, show the progress of long work, start worker processes.
+"""The process: its forks, memory and cores; the progress of long work; worker processes.
 
 polars and torch keep thread pools. A fork copies the memory of the pools but none of their threads, so that work given
 to a pool in the child never finishes.
@@ -28,7 +28,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from logsparse.errors import ConfigError
+from logsparse.errors import ConfigError, DataError
 
 # Linux lists the threads of a process here; elsewhere only use of the pools by logsparse is known.
 _THREADS = Path("/proc/self/task")
@@ -74,6 +74,60 @@ def _polars_runs() -> bool:
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
     os.register_at_fork(before=_before_fork, after_in_child=_in_child)
+
+
+def check_memory(needed: float, of: str) -> None:
+    """Raise if `needed` bytes do not fit into the free memory."""
+    free = available()
+    if needed > free:
+        raise DataError(
+            "A table must fit into memory.",
+            got=f"{of}, which need about {needed / 2**30:.1f} GiB, while {free / 2**30:.1f} GiB are free",
+            hint="read fewer series, a shorter span or fewer columns at a time, or use a machine with more memory.",
+        )
+
+
+def available() -> int:
+    """Return the bytes this process may still allocate: the least of machine, container and `ulimit -v`."""
+    return min(_free_on_machine(), _free_in_container(), _free_below_limit())
+
+
+def _free_on_machine() -> int:
+    with suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _free_in_container() -> int:
+    """Return what the control group (version 1 or 2) leaves; cached files count as free."""
+    free = [2**63]
+    for folder, limit, used in (
+        ("/sys/fs/cgroup", "memory.max", "memory.current"),
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        with suppress(OSError, ValueError):
+            stat = dict(line.split() for line in (Path(folder) / "memory.stat").read_text().splitlines())
+            cached = int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))
+            free.append(int((Path(folder) / limit).read_text()) - int((Path(folder) / used).read_text()) + cached)
+    return max(min(free), 0)
+
+
+def _free_below_limit() -> int:
+    """Return what `ulimit -v` leaves, if it is set."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+            return max(limit - used, 0)
+    return 2**63
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 # Parameters of mallopt in glibc; other C libraries lack the function or ignore it.

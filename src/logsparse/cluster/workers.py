@@ -27,7 +27,8 @@ from logsparse.data.files import encode
 from logsparse.errors import ConfigError, LogsparseError
 from logsparse.evaluation.backtest import backtest
 from logsparse.forecast import Forecaster
-from logsparse.process import Worker, answer_lines
+from logsparse.params import altered
+from logsparse.process import Worker, answer_lines, usable_cores
 from logsparse.registry import load
 
 # Series that are named as left out, per part.
@@ -57,12 +58,9 @@ class Work:
 
         torch.set_num_threads(1)
         changed = {name: self.settings[name] for name in ("samples", "method") if name in self.settings}
-        found = {name: load(self.place / str(number), **changed) for number, name in enumerate(self.job["names"])}
-        for model in found.values():
-            for name, value in (("verbose", False), ("processes", 1)):
-                if hasattr(model, name):
-                    setattr(model, name, value)
-        return found
+        found = [load(self.place / str(number), **changed) for number in range(len(self.job["names"]))]
+        quiet = [altered(model, verbose=False, processes=1) for model in found]
+        return dict(zip(self.job["names"], quiet, strict=True))
 
     def run(self, task: Task) -> Answer:
         """Return the results of a part, or why there are none."""
@@ -78,12 +76,12 @@ class Work:
         steps, on_bad = self.settings["horizon"], self.settings["on_bad"]
         past, health = model.screened(open_part(task["name"], task["data"]), on_bad, compare=False)
         future = None if task["future"] is None else open_part(task["name"], task["future"])
-        history = model.history(past, future, steps)
+        history = model.history(past, future, steps, health.bad)
         (forecast,) = model.summaries([history], tuple(self.settings["quantiles"]))
         table = forecast.first(steps).table()
         skipped = health.only("bad").reasons() if on_bad == "skip" else []
         facts = {"left_out": len(skipped), "reasons": skipped[:_NAMED]}
-        return {"results": encode(table, "parquet"), "series": len(past), "rows": table.height, **facts}
+        return {"results": encode(table, "parquet"), "series": len(history), "rows": table.height, **facts}
 
     def _tested(self, task: Task) -> Answer:
         options = {name: self.settings[name] for name in ("windows", "step", "until", "quantiles", "season")}
@@ -124,11 +122,6 @@ def seats(count: int | None, ray: bool | str, models: Path, job: Mapping[str, An
         finally:
             for seat in made:
                 seat.close()
-
-
-def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class ProcessSeat:

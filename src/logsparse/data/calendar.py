@@ -239,6 +239,14 @@ def infer(times: Ints, series: Ints, *, dates: bool) -> Freq | None:
     return Freq("tick", step)
 
 
+def clock_went_back(repeated: Ints) -> bool:
+    """Return True if times repeat as local times do: in the first hours of at most one day per half of a year."""
+    days = np.unique(repeated // DAY).astype("datetime64[D]")
+    months = days.astype("datetime64[M]").astype(np.int64)
+    changes = np.isin(months % 12, (2, 3, 8, 9, 10)).all() and len(np.unique(months // 6)) == len(days)
+    return bool(changes and (repeated % DAY < 4 * 3600 * SECOND).all())
+
+
 def every_other_business_day(times: Ints, series: Ints) -> bool:
     """Return True if steps of two days skip every weekend: pandas' 2B, which is not supported."""
     gaps = np.diff(times)[series[1:] == series[:-1]]

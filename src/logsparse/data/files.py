@@ -13,9 +13,9 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -24,6 +24,7 @@ import polars as pl
 from logsparse.data.columns import unique_names
 from logsparse.data.times import READER_ERRORS
 from logsparse.errors import DataError, LogsparseError
+from logsparse.process import check_memory
 from logsparse.storage import unwritable, whole_file
 
 log = logging.getLogger("logsparse")
@@ -100,6 +101,19 @@ def _scan(path: Path, ids: str | None, needed: Sequence[str]) -> pl.LazyFrame:
     return pl.scan_ipc(path, glob=False)
 
 
+def scan_bytes(blob: bytes, kind: str, name: str, *, ids: str | None = None) -> pl.LazyFrame:
+    """Open the bytes of a parquet, csv or feather file as `scan` opens a file; errors call it `name`."""
+    with reading(path=name):
+        if kind == "parquet":
+            lazy = pl.scan_parquet(BytesIO(blob), glob=False)
+        elif kind == "csv":
+            lazy = read_csv(blob, ids, name).lazy()
+        else:
+            lazy = pl.scan_ipc(BytesIO(blob), glob=False)
+        lazy.collect_schema()
+    return lazy
+
+
 def collect(lazy: pl.LazyFrame, columns: Sequence[str] | None = None) -> pl.DataFrame:
     """Read these columns of a table, or all."""
     with reading():
@@ -129,15 +143,16 @@ def read(path: Path, *, ids: str | None = None) -> pl.DataFrame:
     return collect_whole(scan(path, ids=ids))
 
 
-def read_csv(path: Path, ids: str | None) -> pl.DataFrame:
-    """Read a csv file; the column `ids` stays as written, including 007 and NA. Times stay text."""
-    check_memory(CSV_FACTOR * path.stat().st_size, f"the rows of {path}")
+def read_csv(source: Path | bytes, ids: str | None, name: str = "") -> pl.DataFrame:
+    """Read a csv file or its bytes; the column `ids` stays as written, including 007 and NA. Times stay text."""
+    path, size = (source, source.stat().st_size) if isinstance(source, Path) else (name, len(source))
+    check_memory(CSV_FACTOR * size, f"the rows of {path}")
     try:
-        if not (head := _head(path)):
+        if not (head := _head(source, path)):
             raise DataError.unreadable(path, "an empty file", "check what should have written it.")
         separator = max(",;\t", key=head[0].count)
         names = unique_names(next(csv.reader(head, delimiter=separator), []))
-        return _without_blank_lines(_read(path, separator, names, ids, head[1:]))
+        return _without_blank_lines(_read(source, separator, names, ids, head[1:]))
     except csv.Error as error:
         raise DataError.unreadable(path, f"a first line that is not a header ({error})") from error
     except (UnicodeDecodeError, pl.exceptions.ComputeError) as error:
@@ -148,13 +163,14 @@ def read_csv(path: Path, ids: str | None) -> pl.DataFrame:
         raise
 
 
-def _head(path: Path) -> list[str]:
+def _head(source: Path | bytes, path: Path | str) -> list[str]:
     """Return the first lines; refuse compressed files and files without line ends before more is read."""
-    with path.open("rb") as file:
+    head: list[str] = []
+    with BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
         if file.read(6).startswith(_COMPRESSED):
             raise DataError.unreadable(path, "a compressed file", "decompress it first.")
-    head: list[str] = []
-    with path.open(encoding="utf-8-sig", newline="") as lines:
+        file.seek(0)
+        lines = TextIOWrapper(file, encoding="utf-8-sig", newline="")
         while len(head) < _HEAD_LINES and (line := lines.readline(_LONGEST_LINE)):
             if len(line) == _LONGEST_LINE:
                 raise DataError.unreadable(path, f"a line of {_LONGEST_LINE:,} characters or more")
@@ -162,7 +178,7 @@ def _head(path: Path) -> list[str]:
     return head
 
 
-def _read(path: Path, separator: str, names: list[str], ids: str | None, first: list[str]) -> pl.DataFrame:
+def _read(path: Path | bytes, separator: str, names: list[str], ids: str | None, first: list[str]) -> pl.DataFrame:
     field = re.compile(rf'(?:^|{separator})"?{_DECIMAL_COMMA}"?(?:{separator}|\s*$)')
     comma = separator != "," and any(field.search(line) for line in first)
     table = _typed(path, separator, names, comma=comma)
@@ -177,7 +193,7 @@ def _read(path: Path, separator: str, names: list[str], ids: str | None, first: 
     return table.with_columns(pl.lit(None).alias(c.name) for c in table if c.null_count() == len(c) and c.name != ids)
 
 
-def _without_thousands(path: Path, separator: str, table: pl.DataFrame, ids: str | None) -> pl.DataFrame:
+def _without_thousands(path: Path | bytes, separator: str, table: pl.DataFrame, ids: str | None) -> pl.DataFrame:
     """Read numbers with separators of thousands and a currency: `1,234.50`, `1.234,50 €`, `1 234`.
 
     A number that can be read in two ways, such as 1,234, has the decimal sign of its file (docs/data.md).
@@ -212,7 +228,7 @@ def _in_thousandths(column: pl.Series) -> bool:
     return len(some) > 0 and bool(((some > 1000) & (some < 1e6) & ((some.round() - some).abs() < 1e-6)).all())
 
 
-def _typed(path: Path, separator: str, names: list[str], *, comma: bool) -> pl.DataFrame:
+def _typed(path: Path | bytes, separator: str, names: list[str], *, comma: bool) -> pl.DataFrame:
     def infer(rows: int | None) -> pl.DataFrame:
         return pl.read_csv(
             path, separator=separator, decimal_comma=comma, infer_schema_length=rows, null_values=_NO_VALUE
@@ -378,57 +394,8 @@ def encode(table: pl.DataFrame, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def check_memory(needed: float, of: str) -> None:
-    """Raise if `needed` bytes do not fit into the free memory."""
-    free = available()
-    if needed > free:
-        raise DataError(
-            "A table must fit into memory.",
-            got=f"{of}, which need about {needed / 2**30:.1f} GiB, while {free / 2**30:.1f} GiB are free",
-            hint="read fewer series, a shorter span or fewer columns at a time, or use a machine with more memory.",
-        )
-
-
-def available() -> int:
-    """Return the bytes this process may still allocate: the least of machine, container and `ulimit -v`."""
-    return min(_free_on_machine(), _free_in_container(), _free_below_limit())
-
-
-def _free_on_machine() -> int:
-    with suppress(OSError, StopIteration, ValueError):
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _free_in_container() -> int:
-    """Return what the control group (version 1 or 2) leaves; cached files count as free."""
-    free = [2**63]
-    for folder, limit, used in (
-        ("/sys/fs/cgroup", "memory.max", "memory.current"),
-        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
-    ):
-        with suppress(OSError, ValueError):
-            stat = dict(line.split() for line in (Path(folder) / "memory.stat").read_text().splitlines())
-            cached = int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))
-            free.append(int((Path(folder) / limit).read_text()) - int((Path(folder) / used).read_text()) + cached)
-    return max(min(free), 0)
-
-
-def _free_below_limit() -> int:
-    """Return what `ulimit -v` leaves, if it is set."""
-    with suppress(ImportError, OSError, ValueError):
-        import resource
-
-        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if limit != resource.RLIM_INFINITY:
-            used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-            return max(limit - used, 0)
-    return 2**63
-
-
 @contextmanager
-def reading(*, path: Path | None = None, column: str | None = None) -> Iterator[None]:
+def reading(*, path: Path | str | None = None, column: str | None = None) -> Iterator[None]:
     """Turn whatever a reader raises into a DataError, except our own errors, MemoryError and Ctrl-C."""
     try:
         yield

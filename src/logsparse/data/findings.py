@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,14 +95,7 @@ class Examination:
 
     def outline(self) -> Panel:
         """Return all series without their values."""
-        first = self.outlines[0]
-        return replace(
-            first,
-            indptr=np.zeros(sum(map(len, self.outlines)) + 1, np.int64),
-            ids=tuple(chain(*(part.ids for part in self.outlines))),
-            starts=np.concatenate([part.starts for part in self.outlines]),
-            lengths=np.concatenate([part.lengths for part in self.outlines]),
-        )
+        return Panel.joined(self.outlines)
 
     def findings(self, now: int | None = None) -> list[Finding]:
         """Return all findings; `now` is a time on the clock of the panels."""

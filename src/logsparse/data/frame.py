@@ -27,7 +27,6 @@ from logsparse.data.files import (
     BYTES_PER_CELL_READ,
     BYTES_PER_EXTRA_CELL,
     BYTES_PER_LONG_ROW,
-    check_memory,
     collect,
     count_rows,
     schema_of,
@@ -47,6 +46,7 @@ from logsparse.data.localtime import looks_like, looks_like_period, read_times
 from logsparse.data.panel import Floats, Origin, Panel
 from logsparse.data.times import NAIVE, When, clock_time
 from logsparse.errors import DataError
+from logsparse.process import check_memory
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame

@@ -18,13 +18,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logsparse.data.calendar import DAY, SECOND, Freq, Ints, Step, every_other_business_day, infer
+from logsparse.data.calendar import DAY, SECOND, Freq, Ints, Step, clock_went_back, every_other_business_day, infer
 from logsparse.data.columns import first_wrong, from_objects, texts, unique_names
-from logsparse.data.files import BYTES_PER_CELL, check_memory, collect, collect_whole, reading, scan, schema_of
+from logsparse.data.files import BYTES_PER_CELL, collect, collect_whole, reading, scan, schema_of
 from logsparse.data.panel import Floats, SeriesId, Static
 from logsparse.data.times import READER_ERRORS, instants, show_time, to_days, zoned
 from logsparse.errors import DataError, StepUnknownError
-from logsparse.process import refuse_forked
+from logsparse.process import check_memory, refuse_forked
 
 Library = Literal["pandas", "polars", "pyarrow"]
 # Type of the times, and their zone.
@@ -250,7 +250,7 @@ def place_on_grid(
             f"{'Each series' if ids else 'A wide table'} must have one row per time; {stamps.name!r} repeats.",
             got=f"two rows {at}",
             hint="local times repeat where the clock went back: name their zone with tz=, such as tz='Europe/Berlin'."
-            if column.dtype == pl.Datetime and zone is None and _clock_went_back(rows.times[1:][same])
+            if column.dtype == pl.Datetime and zone is None and clock_went_back(rows.times[1:][same])
             else "drop or aggregate the duplicates, or name the column that identifies the series with id_col=.",
         )
     freq = Freq.parse(asked) if asked is not None else infer(rows.times, rows.codes, dates=dates)
@@ -268,14 +268,6 @@ def place_on_grid(
         "integer" if not dates else "date" if column.dtype == pl.Date else "datetime"
     )
     return rows, freq, (kind, zone)
-
-
-def _clock_went_back(repeated: Ints) -> bool:
-    """Return True if times repeat as local times do: in the first hours of at most one day per half of a year."""
-    days = np.unique(repeated // DAY).astype("datetime64[D]")
-    months = days.astype("datetime64[M]").astype(np.int64)
-    changes = np.isin(months % 12, (2, 3, 8, 9, 10)).all() and len(np.unique(months // 6)) == len(days)
-    return bool(changes and (repeated % DAY < 4 * 3600 * SECOND).all())
 
 
 def _sorted_rows(ids: tuple[SeriesId, ...], codes: Ints, times: Ints, zone: str | None) -> Rows:

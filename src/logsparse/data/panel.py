@@ -5,7 +5,7 @@ Frames and files become panels in data/frame; models and baselines read nothing 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -205,6 +205,36 @@ class Panel:
         values = np.where(place < stored[series], self.values[source], np.float32(np.nan))
         covariates = {name: flat[source] for name, flat in self.covariates.items()}
         return replace(self, values=values, indptr=indptr, covariates=covariates)
+
+    @classmethod
+    def joined(cls, panels: Sequence[Panel]) -> Panel:
+        """Return the series of all panels as one panel, with the origin of the first; ids may be there twice.
+
+        All have the same step, and the same covariates and static columns with the same words and categories. Values are copied.
+        """
+        first = panels[0]
+
+        def flat(parts: Iterable[Any]) -> Any:
+            chosen = list(parts)
+            return None if chosen[0] is None else np.concatenate(chosen)
+
+        return replace(
+            first,
+            values=flat(panel.values for panel in panels),
+            indptr=np.concatenate([[0], np.cumsum(flat(panel.stored for panel in panels))]),
+            lengths=flat(panel.lengths for panel in panels),
+            ids=tuple(name for panel in panels for name in panel.ids),
+            starts=flat(panel.starts for panel in panels),
+            covariates={name: flat(panel.covariates[name] for panel in panels) for name in first.covariates},
+            static={
+                name: Static(flat(panel.static[name].codes for panel in panels), column.categories)
+                for name, column in first.static.items()
+            },
+            numbers=flat(panel.numbers for panel in panels),
+            elapsed=flat(panel.elapsed for panel in panels),
+            units=flat(panel.units for panel in panels),
+            typical=flat(panel.typical for panel in panels),
+        )
 
     def keep(self, kept: NDArray[np.bool_]) -> Panel:
         """Return the panel with those series only for which `kept` is True, one per series; values are copied."""

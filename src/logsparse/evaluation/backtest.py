@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, Unpack
@@ -11,7 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 import polars as pl
 
-from logsparse.baselines.naive import check_season, last_season, seasonal_error
+from logsparse.baselines.naive import SeasonalNaive, check_season, last_season, seasonal_error
 from logsparse.data.calendar import Ints
 from logsparse.data.columns import CUTOFF, ID, MODEL, NAIVE, SCALE, TARGET, TIME, Columns, result_names
 from logsparse.data.frame import Data, to_panel
@@ -114,6 +114,24 @@ def backtest(
         return to_native(tables[0], panel.origin.library)
     every = sorted({*chain(*levels.values())}) if quantiles is None else check_levels(quantiles)
     return to_native(_together(dict(zip(models, tables, strict=True)), every), panel.origin.library)
+
+
+def past_forecasts(
+    model: Forecaster, panel: Panel, windows: int, quantiles: Levels | None = None
+) -> tuple[dict[str, pl.DataFrame], bool]:
+    """Test a fitted model beside seasonal naive, even on steps that it was trained on; return whether it was.
+
+    The tables, one per model, are those of `backtest`; the second is named `seasonal_naive`.
+    """
+    cutoffs_WS = _cutoffs(panel, model.horizon, windows, model.horizon)
+    test = _Test(panel, cutoffs_WS, model.horizon, panel.freq.season)
+    ends, first = model.learned_until(), test.first
+    seen = any(ends.get(name, end) > end for name, end in zip(first.ids, first.ends().tolist(), strict=True))
+    levels = model.check_quantiles(quantiles)
+    # Only the values count for it: covariates would have to be known beyond the panel.
+    naive = _Test(replace(panel, covariates={}, static={}), cutoffs_WS, model.horizon, panel.freq.season)
+    tables = test.run(model, levels, refit=False), naive.run(SeasonalNaive(model.horizon), levels, refit=False)
+    return dict(zip(("model", NAIVE), tables, strict=True)), seen
 
 
 def _named(forecasters: Sequence[Forecaster] | Mapping[str, Forecaster]) -> dict[str, Forecaster]:

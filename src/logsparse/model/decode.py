@@ -17,7 +17,7 @@ memory and calls `network.forecast`. `decode_plainly`, one forward pass per step
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -32,7 +32,7 @@ from logsparse.data.panel import Floats, Panel
 from logsparse.data.sampler import Pairs
 from logsparse.data.windows import Batch, Windows
 from logsparse.model.likelihood import Distribution
-from logsparse.model.network import Autoregressive, Decoded, Memory, Network, to_input
+from logsparse.model.network import Autoregressive, Decoded, Memory, Network, rows_alike, to_input
 from logsparse.process import kept_memory
 
 # Shapes: W windows, B windows of a batch, U series, N sample paths, M distributions (one per path or one for all, and
@@ -359,9 +359,10 @@ class Sampling:
 def sample(
     network: Network, windows: Windows, pairs: Pairs, sampling: Sampling, *, report: Callable[[int], None] | None = None
 ) -> Sampled:
-    """Forecast every window; the result for a window does not depend on the others.
+    """Forecast every window; the result for a window does not depend on the others, to the last bit.
 
-    `report` is called with the number of windows of each finished batch.
+    Windows with padding are decoded apart from those without, since some layers compute the two in another order, and
+    windows are filled up to `Network.windows_alike`. `report` is called with the number of windows of each batch.
     """
     horizon = windows.horizon
     result = Sampled(
@@ -372,26 +373,35 @@ def sample(
     device = next(network.parameters()).device
     size, parts = _split(network, windows, max(1, network.paths_read(sampling.paths, sampling.method)))
     key_W = window_keys(windows.panel, pairs)
+    padding_W = np.maximum(windows.context - pairs.start_B, 0)
+    groups_W = padding_W if network.windows_alike > 1 else np.minimum(padding_W, 1)
     # Every batch needs the same memory; returning it in between would cost a fifth of the time.
-    with kept_memory() if len(pairs) > size else nullcontext():
-        for begin in range(0, len(pairs), size):
-            part = slice(begin, begin + size)
-            batch = windows(pairs.series_B[part], pairs.start_B[part]).to(device)
-            uniform_BNH = draws(sampling.seed, key_W[part], sampling.paths, horizon).to(device)
+    with rows_alike(), kept_memory() if len(pairs) > size else nullcontext():
+        for part in _parts(groups_W, size):
+            filled = np.pad(part, (0, -len(part) % network.windows_alike), mode="edge")
+            batch = windows(pairs.series_B[filled], pairs.start_B[filled]).to(device)
+            uniform_BNH = draws(sampling.seed, key_W[filled], sampling.paths, horizon).to(device)
             decoded = _joined(
                 [
                     network.forecast(batch, u, sampling.levels, sampling.method)
                     for u in uniform_BNH.tensor_split(parts, 1)
                 ]
             )
-            centre_B1 = batch.centre_B[:, None]
-            result.mean_WH[part] = (decoded.mean_BH + centre_B1).cpu().numpy()
-            result.quantiles_WQH[part] = (decoded.quantiles_BQH + centre_B1[:, None]).cpu().numpy()
+            centre_B1, count = batch.centre_B[:, None], len(part)
+            result.mean_WH[part] = (decoded.mean_BH + centre_B1)[:count].cpu().numpy()
+            result.quantiles_WQH[part] = (decoded.quantiles_BQH + centre_B1[:, None])[:count].cpu().numpy()
             if result.paths_WNH is not None:
-                result.paths_WNH[part] = (decoded.paths_BNH + centre_B1[:, None]).cpu().numpy()
+                result.paths_WNH[part] = (decoded.paths_BNH + centre_B1[:, None])[:count].cpu().numpy()
             if report is not None:
-                report(len(batch))
+                report(count)
     return result
+
+
+def _parts(groups_W: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the numbers of the windows of each batch, at most `size` of them, all of one group."""
+    for group in np.unique(groups_W).tolist():
+        numbers = np.flatnonzero(groups_W == group)
+        yield from (numbers[begin : begin + size] for begin in range(0, len(numbers), size))
 
 
 def _split(network: Network, windows: Windows, paths: int) -> tuple[int, int]:

@@ -199,7 +199,7 @@ class ZeroInflated(Likelihood):
 
     def inverse_cdf(self, uniform: Tensor, *parameters: Tensor) -> Tensor:
         location, lower, upper, zero = parameters
-        rest, both = uniform - torch.sigmoid(zero), 2 * torch.sigmoid(-zero)
+        rest, both = uniform - _sigmoid(zero), 2 * _sigmoid(-zero)
         # Level within each half, counted from its own end so that nothing cancels: 1/2 is the location. Only ratios of
         # scales are used: a product of two would overflow where the data are large.
         below, above = rest / both * (1 + upper / lower), (1 - uniform) / both * (1 + lower / upper)
@@ -210,9 +210,9 @@ class ZeroInflated(Likelihood):
         location, lower, upper, zero = parameters
         up, down = location.clamp(min=0), location.clamp(max=0)
         lower_share, upper_share = lower / (lower + upper), upper / (lower + upper)
-        lower_part = up - 2 * lower * lower_share * (math.log(2) - softplus(-up / lower))
-        upper_part = 2 * upper * upper_share * softplus(down / upper)
-        return torch.sigmoid(-zero) * (lower_part + upper_part)
+        lower_part = up - 2 * lower * lower_share * (math.log(2) - _softplus(-up / lower))
+        upper_part = 2 * upper * upper_share * _softplus(down / upper)
+        return _sigmoid(-zero) * (lower_part + upper_part)
 
 
 @dataclass(frozen=True)
@@ -257,6 +257,16 @@ class Distribution:
     def mean(self) -> Tensor:
         """Mean, of shape (...)."""
         return self.family.mean(*self.parameters)
+
+
+def _sigmoid(x: Tensor) -> Tensor:
+    """Return the logistic function; torch's own rounds the last few numbers of a tensor differently from the others."""
+    return 1 / (1 + torch.exp(-x.clamp(-80, 80)))
+
+
+def _softplus(x: Tensor) -> Tensor:
+    """Return log(1 + exp(x)), for the same reason not by torch's own."""
+    return x.clamp(min=0) + torch.log1p(torch.exp(-x.abs()))
 
 
 def _logit(share: Tensor) -> Tensor:

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 from logsparse.attention.plain import without_padding
 from logsparse.config import ModelConfig
@@ -37,6 +40,10 @@ _MASKED = -1e4
 # the window's scale, and their squares must not overflow.
 _LARGEST_INPUT = 1e4
 
+# A matrix product computes the rows beyond a multiple of a few by another loop, with other roundings.
+_ROWS_ALIKE = 16
+_alike: ContextVar[bool] = ContextVar("alike", default=False)
+
 Memory = TypeVar("Memory")
 
 
@@ -49,6 +56,26 @@ class Decoded:
     quantiles_BQH: Tensor
 
 
+@contextmanager
+def rows_alike() -> Iterator[None]:
+    """Let every row of `linear` be the same to the last bit, whatever the number of rows is."""
+    token = _alike.set(True)
+    try:
+        yield
+    finally:
+        _alike.reset(token)
+
+
+def linear(x_XI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+    """Return x @ weight + bias; within `rows_alike`, over a number of rows that is rounded up."""
+    if not _alike.get():
+        return F.linear(x_XI, weight_OI, bias_O)
+    rows_RI = x_XI.reshape(-1, x_XI.shape[-1])
+    count = len(rows_RI)
+    padded = F.pad(rows_RI, (0, 0, 0, -count % _ROWS_ALIKE)) if count % _ROWS_ALIKE else rows_RI
+    return F.linear(padded, weight_OI, bias_O)[:count].view(*x_XI.shape[:-1], -1)
+
+
 class Network(nn.Module, ABC):
     """Base of all networks.
 
@@ -58,6 +85,10 @@ class Network(nn.Module, ABC):
 
     has_positions: ClassVar[bool] = True
     """Whether positions have an embedding."""
+    windows_alike: ClassVar[int] = 1
+    """Windows are decoded in multiples of this number, so that each is the same whatever else is decoded.
+
+    If it is above 1, windows of a batch are also padded alike."""
 
     def __init__(
         self, config: ModelConfig, *, length: int, features: int, series: int, static: Sequence[int] = ()
@@ -228,10 +259,10 @@ class Autoregressive(Network, Generic[Memory]):
 
     def head(self, x_W: Tensor, inputs_I: Tensor) -> Tensor:
         """Map channels (..., W) and inputs (..., I) to raw parameters (..., P)."""
-        raw_P: Tensor = self.output(x_W)
+        raw_P = linear(x_W, self.output.weight, self.output.bias)
         if self.mix is None:
             return raw_P
-        weight_A: Tensor = self.mix(x_W)
+        weight_A = linear(x_W, self.mix.weight, self.mix.bias)
         # Lags and profiles are data and need no gradient.
         inputs_I = inputs_I.detach()
         if self.config.see_missing:

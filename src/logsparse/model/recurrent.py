@@ -23,6 +23,7 @@ class Recurrent(Decoder[States]):
     """`config.layers` LSTM layers of `config.width` cells, 40 by default; no position embedding."""
 
     has_positions = False
+    windows_alike = 16
 
     def __init__(
         self, config: ModelConfig, *, length: int, features: int, series: int, static: Sequence[int] = ()

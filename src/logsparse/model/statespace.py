@@ -212,6 +212,7 @@ class Structural(Network):
     """`config.layers` LSTM layers of `config.width` cells, 40 by default, over the covariates; Gaussian only."""
 
     has_positions = False
+    windows_alike = 16
     emission_LD: Tensor
     transition_DD: Tensor | None
 

@@ -34,6 +34,7 @@ from logsparse.model.block import (
     remember,
 )
 from logsparse.model.decode import Decoder
+from logsparse.model.network import linear
 
 # Shapes: B windows, N sample paths, L positions, T positions of the history, S steps after it, J = kernel - 1,
 # I inputs, E embedding, W width of the stream, H heads, D channels of a head, C channels of all heads, P parameters.
@@ -85,18 +86,18 @@ class Transformer(Decoder[Memory]):
         """Return the stream before the first block, and the inputs that the output layer needs."""
         if not isinstance(self.project, nn.Linear) or starts_B is not None:
             inputs_BLI = self.inputs(batch, generator)
-            return self.project(inputs_BLI), inputs_BLI
+            return self._project(inputs_BLI), inputs_BLI
         # Only embeddings need gradients: projected apart from the data, and mostly shared by all windows, they are
         # cheap.
         data_BLI, embedded_BLE = self.data_inputs(batch), self.embeddings(batch, generator)
         of_data, of_embedded = self.project.weight.tensor_split([data_BLI.shape[-1]], dim=1)
-        return F.linear(data_BLI, of_data, self.project.bias) + F.linear(embedded_BLE, of_embedded), data_BLI
+        return linear(data_BLI, of_data, self.project.bias) + linear(embedded_BLE, of_embedded), data_BLI
 
     def begin(
         self, inputs_BTI: Tensor, *, paths: int, steps: int, starts_B: Tensor | None = None
     ) -> tuple[Tensor, Memory]:
         """Return (B, P) of the last position of the history, and the memory of every block."""
-        x_BTW, histories, blocks = self.project(inputs_BTI), [], self._blocks()
+        x_BTW, histories, blocks = self._project(inputs_BTI), [], self._blocks()
         for block in blocks:
             x_BTW, history = block.begin(x_BTW, starts_B, last_only=block is blocks[-1])
             histories.append(history)
@@ -117,6 +118,10 @@ class Transformer(Decoder[Memory]):
         for block, block_memory in zip(self._blocks(), memory, strict=True):
             x_BNW = block.advance(x_BNW, block_memory)
         return self.head(self.norm(x_BNW), inputs_BNI)
+
+    def _project(self, inputs_BLI: Tensor) -> Tensor:
+        layer = self.project
+        return linear(inputs_BLI, layer.weight, layer.bias) if isinstance(layer, nn.Linear) else inputs_BLI
 
     def _blocks(self) -> list[Block]:
         return [block for block in self.blocks if isinstance(block, Block)]

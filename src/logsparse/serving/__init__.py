@@ -1,0 +1,1 @@
+"""Fitted models -> forecasts over HTTP, and a page to look at them (extra `serve`)."""

@@ -1,0 +1,342 @@
+"""KServe request -> panel; model and panel -> answers as plain JSON: forecast, check, backtest, attention, card."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import chain, repeat
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from logsparse.data.calendar import Freq
+from logsparse.data.columns import CUTOFF, NAIVE, result_names
+from logsparse.data.findings import Rules
+from logsparse.data.panel import Panel
+from logsparse.data.times import stamps
+from logsparse.errors import ConfigError, DataError, shown, suggest
+from logsparse.evaluation.backtest import past_forecasts
+from logsparse.evaluation.check import examined, readable
+from logsparse.evaluation.metrics import score
+from logsparse.forecast import Forecast, Forecaster
+from logsparse.serving.schema import STEPS, AttentionQuery, BacktestQuery, CheckQuery, ForecastRequest, SeriesInput
+from logsparse.serving.tables import Limits, TooLargeError, as_json, check_series, names_of, past_of, texts
+
+# Ids that the description of a model lists.
+_LISTED = 100
+# Quantiles of a backtest: median and 80 % band.
+_LEVELS = (0.1, 0.5, 0.9)
+_FARTHEST = 2**62
+
+
+def from_request(model: Forecaster, request: ForecastRequest, limits: Limits) -> Panel:
+    """Return the histories of a KServe request as a panel, read by the rules of the model's own data."""
+    if len(request.inputs) > limits.series:
+        raise TooLargeError(
+            f"A request may have at most {limits.series:,} series.",
+            got=f"{len(request.inputs):,}",
+            hint="send them in several requests; --max-series of the server sets the limit.",
+        )
+    spec = names_of(model, {})
+    twice = [name for name, count in Counter(entry.name for entry in request.inputs).items() if count > 1]
+    if twice:
+        raise DataError(
+            "Every input must have a name of its own.", got=f"{twice[0]!r} twice", hint="rename one of them."
+        )
+    freq = model.panel_.freq
+    for number, entry in enumerate(request.inputs):
+        _check_input(entry, number, freq)
+    covariates = {name: [_covariate(name, e, n) for n, e in enumerate(request.inputs)] for name in spec.covariates}
+    lengths = [len(entry.series) for entry in request.inputs]
+    for columns in covariates.values():
+        lengths = [max(length, len(column)) for length, column in zip(lengths, columns, strict=True)]
+    if sum(lengths) * (3 + len(covariates)) > limits.cells:
+        raise TooLargeError(
+            f"A request may have at most {limits.cells:,} values, times and ids.",
+            got=f"{sum(lengths):,} times",
+            hint="send fewer series or a shorter past; --max-body of the server sets the limit.",
+        )
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    known = {str(name): name for name in model.panel_.ids}
+    ids = [known.get(entry.name, entry.name) for entry in request.inputs]
+    if not all(isinstance(name, int) for name in ids):
+        ids = [entry.name for entry in request.inputs]
+    static = {name: [(entry.static or {}).get(name) for entry in request.inputs] for name in spec.static}
+    table = pl.DataFrame(
+        {
+            spec.id_col: pl.Series(ids).gather(rows),
+            spec.time_col: _times(request.inputs, lengths, freq),
+            spec.target_col: _flat([entry.series for entry in request.inputs], lengths),
+            **{name: _flat(columns, lengths) for name, columns in covariates.items()},
+            **{name: pl.Series(categories, dtype=pl.String).gather(rows) for name, categories in static.items()},
+        }
+    )
+    return model._read(table, freq=str(freq))  # noqa: SLF001
+
+
+def _flat(columns: Sequence[Sequence[float | None]], lengths: Sequence[int]) -> pl.Series:
+    """Return the columns one after the other, each filled up to its length."""
+    missing = chain.from_iterable(
+        chain(column, repeat(None, length - len(column))) for column, length in zip(columns, lengths, strict=True)
+    )
+    return pl.Series(list(missing), dtype=pl.Float64)
+
+
+def _check_input(entry: SeriesInput, number: int, freq: Freq) -> None:
+    where = f"inputs[{number}]"
+    if entry.type != "univariate_time_series":
+        raise DataError(
+            "Every input must be one univariate series.",
+            got=f"{entry.type} in {where}",
+            hint="send one input per series.",
+        )
+    asked = Freq.parse(STEPS.get(entry.frequency, entry.frequency))
+    # KServe has one word for the first and for the last day of a month.
+    same = replace(asked, month_end=freq.month_end) if entry.frequency in STEPS else asked
+    if (
+        same != freq
+        and not (freq.kind == "index" and entry.start_timestamp is None)
+        and not (freq.kind == "business" and str(asked) == "d")
+    ):
+        raise DataError(
+            "New data must have the step that was fitted.",
+            got=f"frequency {entry.frequency!r} in {where}, after {freq}",
+            hint=f"resample it to {freq}, or fit another model.",
+        )
+
+
+def _covariate(name: str, entry: SeriesInput, number: int) -> Sequence[float | None]:
+    values = (entry.covariates or {}).get(name)
+    if values is None:
+        raise DataError(
+            f"Every input must have the covariate {name!r} of the model.",
+            got=f"none in inputs[{number}]",
+            hint="add covariates with the values of the history and of the horizon.",
+        )
+    return values
+
+
+def _times(inputs: Sequence[SeriesInput], lengths: Sequence[int], freq: Freq) -> pl.Series:
+    """Return the times of the values of all inputs."""
+    starts = [_start(entry, number, freq) for number, entry in enumerate(inputs)]
+    if len({zoned for _, zoned in starts}) > 1:
+        raise DataError(
+            "All start_timestamps of a request must have a time zone, or none.",
+            got="both",
+            hint="write all of them like 2024-01-01T00:00:00 or like 2024-01-01T00:00:00Z.",
+        )
+    steps = np.concatenate([np.arange(length) for length in lengths])
+    times = freq.add(np.repeat(np.array([start for start, _ in starts], np.int64), lengths), steps)
+    if freq.kind == "index":
+        return pl.Series(times)
+    column = pl.Series(times.astype("datetime64[us]"))
+    return column.dt.replace_time_zone("UTC") if starts[0][1] else column
+
+
+def _start(entry: SeriesInput, number: int, freq: Freq) -> tuple[int, bool]:
+    """Return the time of the first value on the clock of the model, and whether it has a zone."""
+    start = entry.start_timestamp
+    if freq.kind == "index":
+        try:
+            first = int(start or 0)
+        except ValueError:
+            raise _no_start(entry, number, "a whole number, as the times of the model are") from None
+        if abs(first) >= _FARTHEST:
+            raise _no_start(entry, number, "a whole number of at most 62 bits")
+        return first, False
+    try:
+        begin = datetime.fromisoformat(start if isinstance(start, str) else "")
+        # Days have the clock of their place.
+        zoned = begin.tzinfo is not None and not freq.counts_days
+        plain = begin.astimezone(UTC) if zoned else begin
+    except ValueError:
+        raise _no_start(entry, number, "a time in ISO 8601") from None
+    except OverflowError:
+        raise _no_start(entry, number, "a time in the years 1 to 9999") from None
+    return int(np.datetime64(plain.replace(tzinfo=None), "us").astype(np.int64)), zoned
+
+
+def _no_start(entry: SeriesInput, number: int, what: str) -> DataError:
+    return DataError(
+        f"start_timestamp must be {what}.",
+        got=f"{shown(entry.start_timestamp)} in inputs[{number}]",
+        hint="write the time of the first value, such as 2024-01-01T00:00:00.",
+    )
+
+
+def kserve_answer(name: str, forecast: Forecast, order: Sequence[str], steps: str) -> dict[str, Any]:
+    """Return the answer to a KServe request, in the order of its inputs; `ForecastAnswer` describes it."""
+    panel, horizon = forecast.panel, forecast.mean.shape[1]
+    place = {str(series): row for row, series in enumerate(panel.ids)}
+    content = []
+    for series in order:
+        row = place[series]
+        times = texts(
+            panel, panel.freq.add(np.full(horizon, panel.starts[row]), panel.lengths[row] + np.arange(horizon))
+        )
+        content.append(
+            {
+                "type": "univariate_time_series",
+                "name": series,
+                "mean_forecast": forecast.mean[row].tolist(),
+                "frequency": steps,
+                "start_timestamp": times[0],
+                "timestamps": times,
+                "quantiles": {
+                    f"{level:g}": forecast.quantiles[row, i].tolist() for i, level in enumerate(forecast.levels)
+                },
+            }
+        )
+    output = {
+        "type": "time_series_forecast",
+        "id": uuid.uuid4().hex,
+        "status": "completed",
+        "content": content,
+        "error": None,
+    }
+    return {
+        "id": uuid.uuid4().hex,
+        "created_at": int(time.time()),
+        "status": "completed",
+        "error": None,
+        "model": name,
+        "outputs": [output],
+        "usage": None,
+    }
+
+
+def chosen(panel: Panel, series: str | None) -> Panel:
+    """Return the panel with one series only, or all if none is named."""
+    if series is None:
+        return panel
+    names = np.array([str(name) == series for name in panel.ids])
+    if not names.any():
+        raise ConfigError(
+            "series must be the id of a series in the data.",
+            got=repr(series),
+            hint=suggest(series, panel.ids, f"name one such as {panel.ids[0]!r}."),
+        )
+    return panel.keep(names)
+
+
+def check_answer(name: str, model: Forecaster, table: Any, query: CheckQuery, limits: Limits) -> dict[str, Any]:
+    """Return what `logsparse check` prints, as `CheckAnswer` describes it."""
+    columns: Any = query.columns()
+    panel = check_series(readable(table, model, columns), limits)
+    health, facts = examined(panel, model, {}, Rules(), None)
+    spec = names_of(model, columns)
+    shown = None
+    if query.series is not None:
+        one = chosen(panel, query.series)
+        first = max(0, int(one.lengths[0]) - query.last)
+        steps = np.arange(first, int(one.lengths[0]))
+        values = [None if np.isnan(value) else float(value) for value in one[0][first:]]
+        times = texts(one, one.freq.add(np.full(len(steps), one.starts[0]), steps))
+        shown = {"id": one.ids[0], "times": times, "values": values}
+    return {
+        "model": name,
+        "data": {**facts, "ids": list(panel.ids)},
+        "columns": {
+            "id_col": None if panel.origin.layout == "wide" else spec.id_col,
+            "time_col": spec.time_col,
+            "target_col": None if panel.origin.layout == "wide" else spec.target_col,
+            "covariates": spec.covariates,
+            "static": spec.static,
+        },
+        "fits": panel.freq == model.panel_.freq,
+        "summary": health.summary(),
+        **{key: value for key, value in health.to_dict().items() if key != "series"},
+        "history": shown,
+    }
+
+
+def backtest_answer(name: str, model: Forecaster, panel: Panel, query: BacktestQuery, limits: Limits) -> dict[str, Any]:
+    """Return forecasts at past cutoffs and scores, as `BacktestAnswer` describes them."""
+    if len(panel) * query.windows > limits.series:
+        raise TooLargeError(
+            f"A backtest may have at most {limits.series:,} forecasts.",
+            got=f"{len(panel):,} series at {query.windows:,} cutoffs",
+            hint="ask for fewer windows; --max-series of the server sets the limit.",
+        )
+    chosen(panel, query.series)
+    levels = (0.5,) if model.point_only else _LEVELS
+    found, seen = past_forecasts(model, panel, query.windows, levels)
+    scores = [
+        {"model": name if who == "model" else who, **score(table).row(0, named=True)} for who, table in found.items()
+    ]
+    id_col, time_col, target_col = result_names(panel.origin)
+    own, naive = found["model"], found[NAIVE]
+    table = own.with_columns(naive["mean"].alias(NAIVE))
+    wanted = panel.ids[:1] if query.series is None else chosen(panel, query.series).ids
+    series = []
+    for (who, _), part in table.group_by([id_col, CUTOFF], maintain_order=True):
+        if who in wanted:
+            quantiles = {f"{level:g}": as_json(part[f"q{level:g}"]) for level in levels}
+            series.append(
+                {
+                    "id": who,
+                    "cutoff": as_json(part[CUTOFF])[0],
+                    "times": as_json(part[time_col]),
+                    "actual": as_json(part[target_col]),
+                    "mean": as_json(part["mean"]),
+                    "quantiles": quantiles,
+                    NAIVE: as_json(part[NAIVE]),
+                }
+            )
+    return {
+        "model": name,
+        "windows": query.windows,
+        "seen": seen,
+        "scores": json.loads(json.dumps(scores), parse_constant=lambda _: None),
+        "coverage": scores[0].get("coverage_80"),
+        "series": series,
+    }
+
+
+def attention_answer(name: str, model: Any, panel: Panel, query: AttentionQuery) -> dict[str, Any]:
+    """Return the weights of one step of a forecast, as `AttentionAnswer` describes them."""
+    one = chosen(panel, query.series)
+    found = model.attention(past_of(model, one, model.horizon), series=one.ids[0], step=query.step)
+    table = found.table()
+    return {
+        "model": name,
+        "series": found.series,
+        "what": found.what,
+        "caption": found.caption(),
+        "times": as_json(table[found.names[1]]),
+        "values": as_json(table["value"]),
+        "weights": as_json(table["weight"]),
+    }
+
+
+def card(name: str, model: Forecaster) -> dict[str, Any]:
+    """Return what is known of a model, as `ModelCard` describes it."""
+    panel, course = model.panel_, getattr(model, "history_", None)
+    network = getattr(model, "network_", None)
+    config = getattr(model, "config_", None)
+    settings = json.loads(json.dumps(model.settings() if config is None else config.to_dict(), default=str))
+    ends = np.array([max(model.learned_until().values())])
+    return {
+        "name": name,
+        "kind": type(model).__name__,
+        "horizon": model.horizon,
+        "step": str(panel.freq),
+        "season": panel.freq.season,
+        "series": len(panel),
+        "ids": list(panel.ids[:_LISTED]),
+        "trained_until": str(stamps(panel, ends)[0]),
+        "covariates": list(panel.covariates),
+        "static": list(panel.static),
+        "context": None if config is None else config.context,
+        "parameters": None if network is None else sum(weight.numel() for weight in network.parameters()),
+        "validation_loss": None if course is None else course.best,
+        "warning": None if course is None else course.warning,
+        "coverage": None,
+        "settings": settings,
+    }

@@ -1,0 +1,191 @@
+"""Histories of many requests -> forecasts: those that wait at the same time are decoded together, by one thread.
+
+A request is read and written by a few other threads (`Engine.work`). Its history then waits in a queue (`forecast`).
+The decoding thread takes the first history and all others for the same model and quantile levels, and forecasts them
+by one call of `Forecaster.summaries`; the result for a series does not depend on what else is in the batch. A request
+that is cancelled while it waits is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+
+from logsparse.data.panel import Panel
+from logsparse.errors import LogsparseError
+from logsparse.forecast import Forecast, Forecaster
+
+Result = TypeVar("Result")
+
+# Threads that read and write tables, test and explain.
+_READERS = 2
+# Longest wait for requests that are being read at the moment, in seconds.
+LINGER = 0.003
+# Series decoded together at most: a larger request is a batch of its own.
+MOST_SERIES = 4096
+# A warm-up forecasts so many of the model's series.
+_WARM_SERIES = 2
+
+log = logging.getLogger("logsparse.serve")
+
+
+class BusyError(LogsparseError):
+    """The queue is full (503)."""
+
+    def __init__(self, waiting: int) -> None:
+        super().__init__(
+            "The server takes no more requests than it can answer soon.",
+            got=f"{waiting:,} that wait already",
+            hint="try again after the seconds in Retry-After.",
+        )
+
+
+@dataclass(eq=False)
+class _Job:
+    """One history that waits to be forecast."""
+
+    model: Forecaster
+    panel: Panel
+    levels: tuple[float, ...]
+    future: Future[Forecast] = field(default_factory=Future)
+
+    def alike(self, other: _Job) -> bool:
+        same = self.model is other.model and self.levels == other.levels
+        return same and self.panel.origin.zone == other.panel.origin.zone
+
+
+class Engine:
+    """Threads that answer requests: `work` runs a function, `forecast` decodes a history.
+
+    Parameters
+    ----------
+    queue
+        Requests that may be under way at once; more are refused with BusyError.
+    batch
+        Whether requests are decoded together.
+    """
+
+    def __init__(self, *, queue: int, batch: bool = True) -> None:
+        self.queue, self.batch = queue, batch
+        self.under_way = 0
+        """Requests between admission and answer."""
+        self.batches = self.batched = self.series = 0
+        """Batches decoded, and requests and series in them."""
+        self._reading = 0
+        self._jobs: deque[_Job] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="logsparse-read")
+        self._decoder = threading.Thread(target=self._run, name="logsparse-decode", daemon=True)
+        self._decoder.start()
+
+    @property
+    def waiting(self) -> int:
+        """Number of histories in the queue."""
+        return len(self._jobs)
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests can be answered."""
+        return self._decoder.is_alive() and not self._closed
+
+    def admit(self) -> None:
+        """Count a request, or raise BusyError; `leave` must follow."""
+        if self.under_way >= self.queue:
+            raise BusyError(self.under_way)
+        self.under_way += 1
+
+    def leave(self) -> None:
+        """Count a request as answered."""
+        self.under_way -= 1
+
+    async def work(self, function: Callable[[], Result], *, reads: bool = False) -> Result:
+        """Run a function in one of the reading threads; `reads`: a history to forecast follows."""
+        self._reading += reads
+        try:
+            return await asyncio.wrap_future(self._readers.submit(function))
+        finally:
+            self._reading -= reads
+
+    async def forecast(self, model: Forecaster, panel: Panel, levels: tuple[float, ...]) -> Forecast:
+        """Forecast a history, together with others that wait; dropped if it is cancelled while it waits."""
+        job = _Job(model, panel, levels)
+        with self._changed:
+            self._jobs.append(job)
+            self._changed.notify()
+        return await asyncio.wrap_future(job.future)
+
+    def close(self) -> None:
+        """End all threads after what they do at the moment; what waits is dropped."""
+        with self._changed:
+            self._closed = True
+            for job in self._jobs:
+                job.future.cancel()
+            self._jobs.clear()
+            self._changed.notify()
+        self._readers.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self) -> None:
+        while jobs := self._next():
+            alive = [job for job in jobs if job.future.set_running_or_notify_cancel()]
+            if alive:
+                self._decode(alive)
+
+    def _next(self) -> list[_Job]:
+        """Wait for work and return what is decoded together; nothing after `close`."""
+        with self._changed:
+            while not self._jobs and not self._closed:
+                self._changed.wait()
+            if self._closed:
+                return []
+            until = time.monotonic() + LINGER
+            while self.batch and self._reading and (left := until - time.monotonic()) > 0:
+                self._changed.wait(left)
+            return self._together() if self.batch else [self._jobs.popleft()]
+
+    def _together(self) -> list[_Job]:
+        first = self._jobs.popleft()
+        chosen, size = [first], len(first.panel)
+        for job in list(self._jobs):
+            if job.alike(first) and size + len(job.panel) <= MOST_SERIES:
+                chosen.append(job)
+                size += len(job.panel)
+                self._jobs.remove(job)
+        return chosen
+
+    def _decode(self, jobs: Sequence[_Job]) -> None:
+        self.batches += 1
+        self.batched += len(jobs)
+        self.series += sum(len(job.panel) for job in jobs)
+        try:
+            found = list(jobs[0].model.summaries([job.panel for job in jobs], jobs[0].levels))
+        except Exception as error:  # noqa: BLE001 - whatever it is belongs to the request
+            if len(jobs) == 1:
+                jobs[0].future.set_exception(error)
+                return
+            # One of them cannot be forecast: each gets its own answer.
+            for job in jobs:
+                self._decode([job])
+            return
+        for job, forecast in zip(jobs, found, strict=True):
+            job.future.set_result(forecast)
+
+
+def warm_up(model: Forecaster) -> None:
+    """Forecast once, so that the first request does not pay for what is made on first use."""
+    began = time.monotonic()
+    few = model.panel_.keep(np.arange(len(model.panel_)) < _WARM_SERIES)
+    # Any values serve; a model may have been saved without its own.
+    known = {name: np.nan_to_num(flat) for name, flat in few.covariates.items()}
+    filled = replace(few, values=np.nan_to_num(few.values, nan=1.0), covariates=known)
+    list(model.summaries([filled.reaching(model.horizon)], model.check_quantiles(None)))
+    log.info("warmed up in %.1f s", time.monotonic() - began)

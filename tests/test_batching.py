@@ -1,0 +1,129 @@
+"""The engine: histories that wait are decoded together, cancelled ones are dropped, one bad history harms no other."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import logsparse as ls
+from logsparse.data.panel import Panel
+from logsparse.errors import DataError
+from logsparse.serving.batching import BusyError, Engine, warm_up
+from serving import HORIZON, hourly
+
+LEVELS = (0.5,)
+
+
+class Counting(ls.SeasonalNaive):
+    """Records the ids of every call, waits for a signal, and cannot forecast the series named bad."""
+
+    def prepare(self) -> None:
+        self.calls: list[list[str]] = []
+        self.go = threading.Event()
+
+    def summaries(self, histories: Any, levels: Any) -> Iterator[ls.Forecast]:
+        self.calls.append([str(name) for panel in histories for name in panel.ids])
+        self.go.wait(10)
+        if any("bad" in panel.ids for panel in histories):
+            raise DataError("Nothing may be bad.", got="bad", hint="rename it.")
+        return super().summaries(histories, levels)
+
+
+@pytest.fixture
+def model() -> Counting:
+    fitted = Counting(HORIZON).fit(hourly())
+    fitted.prepare()
+    return fitted
+
+
+def history(name: str) -> Panel:
+    return ls.to_panel(hourly((name,)))
+
+
+async def started(model: Counting, engine: Engine, *names: str) -> list[asyncio.Task[ls.Forecast]]:
+    """Return the tasks of requests of which the first is being decoded and the others wait."""
+    tasks = []
+    for number, name in enumerate(names):
+        tasks.append(asyncio.create_task(engine.forecast(model, history(name), LEVELS)))
+        while len(model.calls) < 1 or engine.waiting < number:  # noqa: ASYNC110 - a thread changes it
+            await asyncio.sleep(0.001)
+    return tasks
+
+
+def test_histories_that_wait_are_decoded_by_one_call(model: Counting) -> None:
+    async def run() -> None:
+        engine = Engine(queue=10)
+        tasks = await started(model, engine, "a", "b", "c")
+        model.go.set()
+        found = await asyncio.gather(*tasks)
+        assert [forecast.panel.ids for forecast in found] == [("a",), ("b",), ("c",)]
+        assert (engine.batches, engine.batched, engine.series) == (2, 3, 3)
+        engine.close()
+
+    asyncio.run(run())
+    assert model.calls == [["a"], ["b", "c"]]
+
+
+def test_without_batching_each_is_decoded_by_itself(model: Counting) -> None:
+    async def run() -> None:
+        engine = Engine(queue=10, batch=False)
+        tasks = await started(model, engine, "a", "b", "c")
+        model.go.set()
+        await asyncio.gather(*tasks)
+        engine.close()
+
+    asyncio.run(run())
+    assert model.calls == [["a"], ["b"], ["c"]]
+
+
+def test_a_request_that_is_cancelled_while_it_waits_is_not_decoded(model: Counting) -> None:
+    async def run() -> None:
+        engine = Engine(queue=10)
+        tasks = await started(model, engine, "a", "gone", "c")
+        tasks[1].cancel()
+        await asyncio.sleep(0)
+        model.go.set()
+        await asyncio.gather(tasks[0], tasks[2])
+        engine.close()
+
+    asyncio.run(run())
+    assert model.calls == [["a"], ["c"]]
+
+
+def test_a_history_that_cannot_be_forecast_harms_no_other_of_its_batch(model: Counting) -> None:
+    async def run() -> None:
+        engine = Engine(queue=10)
+        tasks = await started(model, engine, "a", "b", "bad", "c")
+        model.go.set()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(found[2], DataError)
+        assert [one.panel.ids for one in found if isinstance(one, ls.Forecast)] == [("a",), ("b",), ("c",)]
+        engine.close()
+
+    asyncio.run(run())
+
+
+def test_a_full_engine_refuses_and_a_closed_one_drops_what_waits(model: Counting) -> None:
+    async def run() -> None:
+        engine = Engine(queue=1)
+        engine.admit()
+        with pytest.raises(BusyError, match="Got 1 that wait already"):
+            engine.admit()
+        tasks = await started(model, engine, "a", "b")
+        engine.close()
+        model.go.set()
+        await tasks[0]
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[1]
+        assert not engine.alive
+
+    asyncio.run(run())
+
+
+def test_a_model_saved_without_its_history_is_warmed_up_too(tmp_path: Any) -> None:
+    ls.SeasonalNaive(HORIZON).fit(hourly()).save(tmp_path / "model", history=False)
+    warm_up(ls.load(tmp_path / "model"))
