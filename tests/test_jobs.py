@@ -151,7 +151,7 @@ def test_bad_series_are_left_out_and_named_and_covariates_come_in_parts(tmp_path
     model = ls.LogSparse(horizon=24, context=24, steps=1, layers=1, width=8, heads=2, batch=4, verbose=False)
     model.fit(table, covariates=["heat"]).save(tmp_path / "model")
     words = ("predict", tmp_path / "model", tmp_path / "parts", "-o", tmp_path / "out", "--on-bad", "skip", "--jobs", 1)
-    assert "must have parts of the same names as the data" in refusal(*words, "--future", tmp_path / "model")
+    assert "a folder without parquet files in it" in refusal(*words, "--future", tmp_path / "model")
     for _ in range(2):
         done = logsparse(*words, "--future", tmp_path / "future")
         assert done.code == 3, done.err
@@ -159,6 +159,83 @@ def test_bad_series_are_left_out_and_named_and_covariates_come_in_parts(tmp_path
     assert "is complete already" in done.err
     found = pl.read_parquet(tmp_path / "out" / "*.parquet")
     assert set(found["unique_id"]) == {f"meter_{i}" for i in (0, 1, 2, 5, 6, 7)}
+
+
+@pytest.fixture(scope="module")
+def shops(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Parts with text, a past covariate and a static column, a future with two series more, and a model of them."""
+    folder = tmp_path_factory.mktemp("shops")
+    number = pl.col("unique_id").str.extract(r"(\d+)").cast(pl.Int64)
+    campaign = pl.when(pl.col("ds").dt.hour() < 9).then(pl.lit("night")).otherwise(pl.lit("day"))
+    known = {"campaign": campaign, "visits": pl.col("y") / 2, "kind": pl.format("kind_{}", number % 2)}
+    table = frame(8).with_columns(**known)
+    coming = frame(10, 11).filter(pl.col("ds").dt.day() == 11).with_columns(**known).drop("y", "visits")
+    small = ls.LogSparse(horizon=24, context=24, steps=2, layers=1, width=8, heads=2, batch=4, verbose=False)
+    model = small.fit(table, covariates=["campaign"], past_covariates=["visits"], static=["kind"])
+    model.save(folder / "model")
+    table.write_parquet(folder / "table.parquet")
+    coming.write_parquet(folder / "coming.parquet")
+    ls.shard(table, folder / "parts", parts=2)
+    ls.shard(coming, folder / "future", parts=2)
+    return folder
+
+
+def test_words_past_covariates_and_series_without_a_history_are_forecast_in_parts(shops: Path, tmp_path: Path) -> None:
+    future = shops / "future"
+    done = ls.predict_shards(shops / "model", shops / "parts", tmp_path / "out", jobs=1, verbose=False, future=future)
+    assert (done.series, done.rows) == (10, 240)
+    whole = ls.load(shops / "model", verbose=False).predict(shops / "table.parquet", future=shops / "coming.parquet")
+    found = pl.concat(pl.read_parquet(path) for path in sorted((tmp_path / "out").glob("*.parquet")))
+    assert_frame_equal(found.sort("unique_id", "ds"), whole.sort("unique_id", "ds"))
+
+
+def test_a_part_that_only_the_future_has_is_not_forgotten(shops: Path, tmp_path: Path) -> None:
+    ls.shard(
+        pl.read_parquet(shops / "table.parquet").filter(pl.col("unique_id") == "meter_0"), tmp_path / "one", parts=2
+    )
+    words = ("predict", shops / "model", tmp_path / "one", "-o", tmp_path / "out", "--future", shops / "future")
+    (missing,) = {path.name for path in (shops / "future").iterdir()} - {p.name for p in (tmp_path / "one").iterdir()}
+    said = refusal(*words, "--jobs", 1)
+    assert "must have parts of the same names as the data" in said
+    assert f"Got {missing} in {shops / 'future'} only" in said
+
+
+def test_a_series_that_is_left_out_is_not_forecast_as_a_new_one(shops: Path, tmp_path: Path) -> None:
+    stranger, bad = pl.col("unique_id") == "meter_7", pl.col("ds").dt.day() == 10
+    rename = pl.when(stranger).then(pl.lit("stranger")).otherwise("unique_id")
+    table = pl.read_parquet(shops / "table.parquet").with_columns(
+        y=pl.when(stranger & bad).then(-9999.0).otherwise("y")
+    )
+    coming = pl.read_parquet(shops / "coming.parquet").filter(pl.col("ds").dt.day() == 11)
+    ls.shard(table.with_columns(unique_id=rename), tmp_path / "parts", parts=1)
+    ls.shard(coming.with_columns(unique_id=rename), tmp_path / "future", parts=1)
+    done = ls.predict_shards(
+        shops / "model", tmp_path / "parts", tmp_path / "out", jobs=1, verbose=False, future=tmp_path / "future",
+        on_bad="skip",
+    )  # fmt: skip
+    assert (done.left_out, done.series) == (1, 9)
+    assert "stranger" not in pl.read_parquet(tmp_path / "out" / "*.parquet")["unique_id"]
+
+
+def test_an_ensemble_forecasts_parts_as_it_forecasts_a_table(tmp_path: Path) -> None:
+    small = ls.LogSparse(horizon=24, context=24, steps=2, layers=1, width=8, heads=2, batch=4, verbose=False)
+    model = ls.Ensemble([small, ls.SeasonalNaive(horizon=24), ls.DeepAR(horizon=24, context=24, steps=1, layers=1)])
+    model.fit(frame(6)).save(tmp_path / "model")
+    ls.shard(frame(6), tmp_path / "parts", parts=2)
+    for jobs in (1, 2):
+        done = ls.predict_shards(tmp_path / "model", tmp_path / "parts", tmp_path / f"{jobs}", jobs=jobs, verbose=False)
+        assert (done.series, done.rows) == (6, 144)
+    assert contents(tmp_path / "1") == contents(tmp_path / "2")
+    found = pl.concat(pl.read_parquet(path) for path in sorted((tmp_path / "1").glob("*.parquet")))
+    whole = ls.load(tmp_path / "model").predict(frame(6))
+    assert_frame_equal(found.sort("unique_id", "ds"), whole.sort("unique_id", "ds"))
+
+
+@pytest.mark.parametrize("option", [["--draw", "a.svg"], ["--offsets"]])
+def test_options_of_one_table_are_refused_for_parts(option: list[str], place: Path, tmp_path: Path) -> None:
+    said = refusal("predict", place / "naive", place / "parts", "-o", tmp_path / "out", "--jobs", 1, *option)
+    assert f"A folder of parts is forecast without --draw and --offsets. Got {option[0]}. Hint: leave it out" in said
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_backtest_of_parts_is_that_of_the_whole_and_is_scored_part_by_part(place: Path, tmp_path: Path) -> None:

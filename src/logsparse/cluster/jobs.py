@@ -19,6 +19,7 @@ from logsparse.cluster.ledger import Ledger
 from logsparse.cluster.shards import series_per_part
 from logsparse.cluster.workers import Answer, Seat, seats
 from logsparse.data.columns import Columns, ColumnSpec
+from logsparse.data.files import part_names
 from logsparse.data.health import OnBad, check_on_bad
 from logsparse.data.times import When
 from logsparse.errors import ConfigError, DataError, LogsparseError, a_path, keywords, whole
@@ -302,13 +303,15 @@ class _Job:
         columns: Columns = {**fitted.columns_, **self.settings.get("columns", {})}
         spec = ColumnSpec.of(columns)
         names = series_per_part(self.places.folder, spec.id_col, [name for name in spec.used if name != spec.id_col])
-        future = self.places.future
-        for name in names if future else ():
-            if future is not None and not (future / name).is_file():
+        if (future := self.places.future) is not None:
+            there = {str(name) for name in part_names(future)}
+            # New series may be in a part of the future that the data do not have.
+            if unlike := sorted(there ^ set(names)):
                 raise DataError(
                     "The future must have parts of the same names as the data.",
-                    got=f"no {name} in {future}",
-                    hint=f"shard both into the same number of parts: `logsparse shard FUTURE -o {future} --parts N`.",
+                    got=f"{unlike[0]} in {future if unlike[0] in there else self.places.folder} only",
+                    hint=f"shard both into the same number of parts: `logsparse shard FUTURE -o {future} --parts N`; "
+                    "fewer, if one of them is without rows.",
                 )
         return names
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -86,6 +86,7 @@ def predict(
     asked = levels_of(quantiles)
     if both := folders(data, out, jobs, ray):
         check_format(format_, out)
+        _refuse_for_parts({"--draw": draw is not None, "--offsets": offsets})
         _check_separate(out, model, data, future)
         settings = given(horizon=horizon, quantiles=asked, samples=samples, method=method, future=future)
         _predict_parts(model, *both, {**settings, "on_bad": on_bad, "jobs": jobs, "ray": engine(ray)})
@@ -139,6 +140,18 @@ def _predict_parts(model: Path, data: Path, out: Path, settings: dict[str, Any])
     _list_skipped(done.reasons, done.left_out)
     if done.left_out:
         raise typer.Exit(FINDINGS)
+
+
+def _refuse_for_parts(options: Mapping[str, bool]) -> None:
+    """Raise for an option that is for one table only."""
+    from logsparse.errors import ConfigError
+
+    if asked := [name for name, is_given in options.items() if is_given]:
+        raise ConfigError(
+            f"A folder of parts is forecast without {' and '.join(options)}.",
+            got=" and ".join(asked),
+            hint="leave it out, or forecast one part: its file as DATA, and a file as -o.",
+        )
 
 
 def _list_skipped(reasons: Sequence[str], count: int) -> None:

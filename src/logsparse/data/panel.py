@@ -210,7 +210,8 @@ class Panel:
     def joined(cls, panels: Sequence[Panel]) -> Panel:
         """Return the series of all panels as one panel, with the origin of the first; ids may be there twice.
 
-        All have the same step, and the same covariates and static columns with the same words and categories. Values are copied.
+        All have the same step, and the same covariates and static columns with the same words and categories. Values
+        are copied.
         """
         first = panels[0]
 

@@ -52,7 +52,7 @@ def from_request(model: Forecaster, request: ForecastRequest, limits: Limits) ->
     freq = model.panel_.freq
     for number, entry in enumerate(request.inputs):
         _check_input(entry, number, freq)
-    covariates = {name: [_covariate(name, e, n) for n, e in enumerate(request.inputs)] for name in spec.covariates}
+    covariates = {name: [_covariate(name, e, n) for n, e in enumerate(request.inputs)] for name in spec.timed}
     lengths = [len(entry.series) for entry in request.inputs]
     for columns in covariates.values():
         lengths = [max(length, len(column)) for length, column in zip(lengths, columns, strict=True)]
@@ -80,12 +80,15 @@ def from_request(model: Forecaster, request: ForecastRequest, limits: Limits) ->
     return model._read(table, freq=str(freq))  # noqa: SLF001
 
 
-def _flat(columns: Sequence[Sequence[float | None]], lengths: Sequence[int]) -> pl.Series:
-    """Return the columns one after the other, each filled up to its length."""
-    missing = chain.from_iterable(
-        chain(column, repeat(None, length - len(column))) for column, length in zip(columns, lengths, strict=True)
-    )
-    return pl.Series(list(missing), dtype=pl.Float64)
+def _flat(columns: Sequence[Sequence[float | str | None]], lengths: Sequence[int]) -> pl.Series:
+    """Return the columns one after the other, each filled up to its length; numbers beside text become text."""
+    filled = [
+        *chain.from_iterable(
+            chain(column, repeat(None, length - len(column))) for column, length in zip(columns, lengths, strict=True)
+        )
+    ]
+    text = any(isinstance(value, str) for value in filled)
+    return pl.Series([None if v is None else str(v) for v in filled]) if text else pl.Series(filled, dtype=pl.Float64)
 
 
 def _check_input(entry: SeriesInput, number: int, freq: Freq) -> None:
@@ -111,7 +114,7 @@ def _check_input(entry: SeriesInput, number: int, freq: Freq) -> None:
         )
 
 
-def _covariate(name: str, entry: SeriesInput, number: int) -> Sequence[float | None]:
+def _covariate(name: str, entry: SeriesInput, number: int) -> Sequence[float | str | None]:
     values = (entry.covariates or {}).get(name)
     if values is None:
         raise DataError(
@@ -247,6 +250,7 @@ def check_answer(name: str, model: Forecaster, table: Any, query: CheckQuery, li
             "time_col": spec.time_col,
             "target_col": None if panel.origin.layout == "wide" else spec.target_col,
             "covariates": spec.covariates,
+            "past_covariates": spec.past_covariates,
             "static": spec.static,
         },
         "fits": panel.freq == model.panel_.freq,
@@ -331,7 +335,8 @@ def card(name: str, model: Forecaster) -> dict[str, Any]:
         "series": len(panel),
         "ids": list(panel.ids[:_LISTED]),
         "trained_until": str(stamps(panel, ends)[0]),
-        "covariates": list(panel.covariates),
+        "covariates": list(panel.ahead),
+        "past_covariates": list(panel.past),
         "static": list(panel.static),
         "context": None if config is None else config.context,
         "parameters": None if network is None else sum(weight.numel() for weight in network.parameters()),

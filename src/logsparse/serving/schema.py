@@ -18,6 +18,8 @@ Name = Annotated[str, Field(min_length=1, max_length=1000)]
 # Numbers, or null where nothing was observed. Only the first fault is reported: there could be millions.
 Values = Annotated[list[Annotated[float, Field(allow_inf_nan=True)] | None], FailFast()]
 
+Words = Annotated[list[str | None], FailFast()]
+
 STEPS = {
     "second": "s",
     "S": "s",
@@ -68,8 +70,10 @@ class SeriesInput(BaseModel):
     start_timestamp: str | int | None = Field(
         None, description="Time of the first value, ISO 8601; a whole number for a model of integer times."
     )
-    covariates: dict[str, Values] | None = Field(
-        None, description="Values of each covariate of the model: those of the history, then those of the horizon."
+    covariates: dict[str, Values | Words] | None = Field(
+        None,
+        description="Values of each covariate of the model, words if it is text: those of the history, then those of "
+        "the horizon if they are known.",
     )
     static: dict[str, str] | None = Field(None, description="Category of the series, per static column of the model.")
 
@@ -201,7 +205,8 @@ class ModelCard(BaseModel):
     series: int
     ids: list[str | int] = Field(description="Ids of the first series that it was fitted on.")
     trained_until: str
-    covariates: list[str]
+    covariates: list[str] = Field(description="Those that must be known for the horizon.")
+    past_covariates: list[str]
     static: list[str]
     context: int | None
     parameters: int | None = Field(description="Number of weights of the network.")

@@ -189,10 +189,11 @@ def check_series(panel: Panel, limits: Limits) -> Panel:
 
 def past_of(model: Forecaster, panel: Panel, steps: int) -> Panel:
     """Return the panel to forecast from; for a model with covariates, rows after the last value are its future."""
-    if not panel.covariates:
+    if not panel.ahead:
         return model.history(panel)
     past = panel.to_last_value()
-    for name, flat in past.covariates.items():
+    for name in past.ahead:
+        flat = past.covariates[name]
         cells_SH = (past.indptr[:-1] + past.lengths)[:, None] + np.arange(steps)
         inside_SH = cells_SH < past.indptr[1:, None]
         known_SH = inside_SH & ~np.isnan(flat[np.minimum(cells_SH, flat.size - 1)])
@@ -231,7 +232,7 @@ def written(table: pl.DataFrame, kind: str) -> bytes:
 
 
 def expanded(blob: bytes, kind: str) -> int:
-    """Return how many bytes the pages of a parquet or feather file have, decompressed; ValueError for what does not parse."""
+    """Return how many bytes the pages of a parquet or feather file have, decompressed; raise ValueError if unknown."""
     try:
         return sum(_of_parquet(blob) if kind == "parquet" else _of_feather(blob))
     except (struct.error, IndexError, KeyError, TypeError, AttributeError, RecursionError) as error:
