@@ -16,6 +16,7 @@ from logsparse.model.likelihood import LIKELIHOODS
 LEVELS = (0.1, 0.5, 0.9)
 SIZES = (1, 2, 3, 7, 64, 257)
 LENGTH = 40
+ROWS = (0, 1, 2, 3, 6, 63, 256)
 
 
 def whole_numbers(count: int, *, seed: int = 0) -> pl.DataFrame:
@@ -47,21 +48,44 @@ def some(of: Panel, chosen: np.ndarray) -> Panel:
     return of.keep(np.isin(np.arange(len(of)), chosen))
 
 
-def fitted(kind: type[LogSparse], **settings: object) -> LogSparse:
+HORIZON = 5
+# Of so many series, the last has no history.
+COLD = 6
+
+
+def described(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the table with a text covariate, a past covariate with gaps and a static column."""
+    number = pl.col("unique_id").str.slice(1).cast(pl.Int64)
+    words = ["none", "flyer", "radio"]
+    return table.with_columns(
+        campaign=((pl.col("ds") // 4 + number) % 3).replace_strict(range(3), words, return_dtype=pl.String),
+        visits=pl.when(pl.col("ds") % 5 > 0).then((pl.col("ds") * 7 + number) % 11),
+        kind=pl.format("kind_{}", number % 4),
+    )
+
+
+def cold(table: pl.DataFrame) -> pl.Series:
+    return table["unique_id"].str.slice(1).cast(pl.Int64) % COLD == COLD - 1
+
+
+def unfitted(kind: type[LogSparse], **settings: object) -> LogSparse:
     small = {"steps": 2, "batch": 8, "context": 16, "lags": (1, 2, 7), "profiles": (), "minutes": None}
-    model = kind(horizon=5, verbose=False, **{**small, **settings})  # type: ignore[arg-type]
-    return model.fit(some(panel(), np.arange(20)))
+    return kind(horizon=HORIZON, verbose=False, **{**small, **settings})  # type: ignore[arg-type]
 
 
-def assert_alike(model: LogSparse) -> None:
+def fitted(kind: type[LogSparse], **settings: object) -> LogSparse:
+    return unfitted(kind, **settings).fit(some(panel(), np.arange(20)))
+
+
+def assert_alike(model: LogSparse, histories: Panel | None = None, checked: tuple[int, ...] = ROWS) -> None:
     def forecast(history: Panel) -> np.ndarray:
         (found,) = model.summaries([history], LEVELS)
         return np.concatenate([found.mean[:, None], found.quantiles], axis=1)
 
-    checked = [0, 1, 2, 3, 6, 63, 256]
-    alone = {row: forecast(some(panel(), np.array([row])))[0] for row in checked}
+    every = panel() if histories is None else histories
+    alone = {row: forecast(some(every, np.array([row])))[0] for row in checked}
     for size in SIZES:
-        together = forecast(some(panel(), np.arange(size)))
+        together = forecast(some(every, np.arange(size)))
         for row in (row for row in checked if row < size):
             np.testing.assert_array_equal(together[row], alone[row], err_msg=f"row {row} of {size}")
 
@@ -88,6 +112,64 @@ def test_so_does_deepar(likelihood: str) -> None:
 
 def test_so_does_deepstate() -> None:
     assert_alike(fitted(ls.DeepState, layers=2))
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        *((LogSparse, {"method": method, "width": 24, "heads": 2}) for method in ("two-way", "direct", "mean-path")),
+        (LogSparse, {"method": "two-way", "width": 24, "heads": 2, "likelihood": "negative-binomial"}),
+        (ls.DeepAR, {}),
+        (ls.DeepState, {}),
+    ],
+)
+def test_so_are_series_without_a_history_beside_words_and_past_covariates(
+    kind: type[LogSparse], settings: dict[str, object]
+) -> None:
+    count = max(SIZES)
+    table = described(whole_numbers(count))
+    coming = pl.DataFrame({"unique_id": [f"s{number}" for number in range(count)]}).join(
+        pl.DataFrame({"ds": np.arange(LENGTH, LENGTH + HORIZON)}), how="cross"
+    )
+    past = table.filter(~cold(table))
+    model = unfitted(kind, layers=2, **settings).fit(
+        past.filter(pl.col("unique_id").str.slice(1).cast(pl.Int64) < 20),
+        covariates=["campaign"],
+        past_covariates=["visits"],
+        static=["kind"],
+    )
+    histories = model.history(past, described(coming).drop("visits"))
+    # In the order of their numbers, so that every batch has series of both kinds.
+    order = np.argsort([int(str(name)[1:]) for name in histories.ids])
+    mixed = Panel.joined([some(histories, row) for row in order[:, None]])
+    assert (mixed.lengths[COLD - 1 :: COLD] == 0).all()
+    assert_alike(model, mixed, (*ROWS, 5, 11, 251))
+
+
+def test_requests_with_and_without_a_history_are_forecast_together_as_each_alone() -> None:
+    table = described(whole_numbers(30))
+    steps = pl.DataFrame({"ds": np.arange(LENGTH, LENGTH + HORIZON)})
+    coming = described(table.select("unique_id").unique(maintain_order=True).join(steps, how="cross")).drop("visits")
+    model = unfitted(LogSparse, layers=2, width=24, heads=2, method="two-way")
+    model.fit(table, covariates=["campaign"], past_covariates=["visits"], static=["kind"])
+
+    def request(*numbers: int, new: str = "") -> Panel:
+        """Return series that are known, with other words and categories per request, and one that is new."""
+        chosen = [f"s{number}" for number in numbers]
+        future = coming.filter(pl.col("unique_id").is_in(chosen))
+        others = future.filter(pl.col("unique_id") == chosen[0]).with_columns(
+            unique_id=pl.lit(new), campaign=pl.lit("radio")
+        )
+        return model.history(
+            table.filter(pl.col("unique_id").is_in(chosen)), pl.concat([future, others] if new else [future])
+        )
+
+    histories = [request(0), request(3, 7, new="first"), request(0, 1, 2), request(9, new="second")]
+    assert [len(history) for history in histories] == [1, 3, 3, 2]
+    for history, found in zip(histories, model.summaries(histories, LEVELS), strict=True):
+        (alone,) = model.summaries([history], LEVELS)
+        np.testing.assert_array_equal(found.mean, alone.mean)
+        np.testing.assert_array_equal(found.quantiles, alone.quantiles)
 
 
 def test_histories_of_several_panels_are_forecast_together_as_each_alone() -> None:

@@ -18,7 +18,7 @@ Name = Annotated[str, Field(min_length=1, max_length=1000)]
 # Numbers, or null where nothing was observed. Only the first fault is reported: there could be millions.
 Values = Annotated[list[Annotated[float, Field(allow_inf_nan=True)] | None], FailFast()]
 
-Words = Annotated[list[str | None], FailFast()]
+Covariate = Annotated[list[Annotated[float, Field(allow_inf_nan=True)] | str | None], FailFast()]
 
 STEPS = {
     "second": "s",
@@ -70,7 +70,7 @@ class SeriesInput(BaseModel):
     start_timestamp: str | int | None = Field(
         None, description="Time of the first value, ISO 8601; a whole number for a model of integer times."
     )
-    covariates: dict[str, Values | Words] | None = Field(
+    covariates: dict[str, Covariate] | None = Field(
         None,
         description="Values of each covariate of the model, words if it is text: those of the history, then those of "
         "the horizon if they are known.",
