@@ -36,9 +36,18 @@ def model() -> ls.LogSparse:
 
 @pytest.fixture(scope="module")
 def covariate_model() -> ls.LogSparse:
-    frame = hourly().with_columns(pl.col("ds").dt.hour().cast(pl.Float64).alias("hour"), shop=pl.lit("x"))
     settings: dict[str, Any] = {"context": 24, "steps": 2, "layers": 1, "width": 8, "heads": 2, "batch": 4}
-    return ls.LogSparse(HORIZON, verbose=False, **settings).fit(frame, covariates=["hour"], static=["shop"])
+    columns: dict[str, Any] = {"covariates": ["hour", "campaign"], "past_covariates": ["visits"], "static": ["shop"]}
+    return ls.LogSparse(HORIZON, verbose=False, **settings).fit(described(hourly()), **columns)
+
+
+def described(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the table with numbers and words that are known ahead, numbers that are not, and a category."""
+    hour = pl.col("ds").dt.hour()
+    campaign = pl.when(hour < 9).then(pl.lit("night")).when(hour < 20).then(pl.lit("day"))
+    return frame.with_columns(hour.cast(pl.Float64).alias("hour"), campaign.alias("campaign"), shop=pl.lit("x")).join(
+        frame.select("unique_id", "ds", visits=pl.col("y") / 3), on=["unique_id", "ds"], how="left"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -120,14 +129,15 @@ def test_kserves_request_is_forecast_as_predict_does_with_the_time_of_every_step
 
 
 def test_covariates_and_categories_travel_in_both_forms(server: Here, covariate_model: ls.LogSparse) -> None:
-    past = hourly(("north",)).with_columns(pl.col("ds").dt.hour().cast(pl.Float64).alias("hour"), shop=pl.lit("x"))
+    past = described(hourly(("north",)).with_columns(pl.col("y") + 1))
     times = past["ds"][-HORIZON:].dt.offset_by(f"{HORIZON}h")
-    future = pl.DataFrame({"unique_id": "north", "ds": times, "hour": times.dt.hour().cast(pl.Float64), "shop": "x"})
+    future = described(pl.DataFrame({"unique_id": "north", "ds": times, "y": 0.0})).drop("y", "visits")
     wanted = covariate_model.predict(past, future=future)
     both = pl.concat([past, future], how="diagonal")
     found = table(server.post("/v1/forecast?model=known", encode(both, "parquet")), "parquet")
     np.testing.assert_array_equal(numbers(found), numbers(wanted))
-    entry = series("north", past, covariates={"hour": both["hour"].to_list()}, static={"shop": "x"})
+    known = {name: both[name].to_list() for name in ("hour", "campaign")}
+    entry = series("north", past, covariates={**known, "visits": past["visits"].to_list()}, static={"shop": "x"})
     body = json.dumps({"model": "known", "inputs": [entry]}).encode()
     content = server.post("/v1/timeseries/forecast", body).json()["outputs"][0]["content"][0]
     assert content["mean_forecast"] == wanted["mean"].to_list()
