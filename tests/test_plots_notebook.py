@@ -21,7 +21,7 @@ hours = np.arange("2024-01-01", "2024-02-01", dtype="datetime64[h]").astype("dat
 wave = 3 + np.sin(np.arange(len(hours)) * np.pi / 12)
 levels = {"north": 10, "south": 25}
 frame = pl.concat(pl.DataFrame({"unique_id": name, "ds": hours, "y": n * wave}) for name, n in levels.items())
-progress._QUICK_SECONDS = -1
+process._QUICK_SECONDS = -1
 """
 FIT = 'model = ls.LogSparse(horizon=24, steps=4).fit(frame, until="2024-01-30T23:00")'
 PICTURES = [
