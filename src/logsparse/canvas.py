@@ -93,7 +93,7 @@ class _Dates(ConciseDateFormatter):
         midnight = [f"{time:%H:%M}" == label == "00:00" for time, label in zip(times, labels, strict=True)]
         labels = [day if first else label for day, first, label in zip(days, midnight, labels, strict=True)]
         labels = _apart(self.axis, values, labels)
-        low, high = sorted(self.axis.get_view_interval())
+        low, high = sorted(self.axis.get_view_interval())  # type: ignore[union-attr]
         named = [label == day and low <= x <= high for label, day, x in zip(labels, days, values, strict=True)]
         self._year = f"{times[-1]:%Y}" if any(named) else ""
         return labels
