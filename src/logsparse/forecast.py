@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -85,9 +84,8 @@ class Forecast:
 
     def _repr_html_(self) -> str:
         """Return the picture of the first series and the first rows of the table, for notebooks."""
-        picture = base64.b64encode(self.plot()._repr_png_()[0]).decode()
         head = self.table().head(10)._repr_html_()
-        return f'<p>{self!r}</p><img alt="{self!r}" src="data:image/png;base64,{picture}">{head}'
+        return f"<p>{self!r}</p>{self.plot().html(repr(self))}{head}"
 
     def quantile(self, level: float) -> Floats:
         """Return one quantile of every step, as an array (series, step).
