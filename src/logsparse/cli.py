@@ -43,7 +43,7 @@ EXAMPLES: dict[Callable[..., None], str] = {
 _OPTIONS = (
     *("id_col", "time_col", "target_col", "freq", "covariates", "static", "tz", "time_format", "dayfirst"),
     *("horizon", "context", "quantiles", "samples", "method", "until", "future", "on_bad", "minutes", "steps", "seed"),
-    *("windows", "step", "refit", "season", "length"),
+    *("windows", "step", "refit", "season", "length", "actuals"),
 )
 _ARGUMENT = re.compile(rf"\b({'|'.join(_OPTIONS)})=('[^']*'|\[[^]]*\]|True|frame\b|[0-9.]*[0-9])?")
 # What is left of a call then, such as fit(frame, --covariates A,B).
