@@ -27,8 +27,8 @@ ORDER = [
     "train.distributed", "train.batches", "train.optim", "train.checkpoint", "train.loop",
     "folder", "params", "forecast", "plan", "forecaster",
     "baselines.recurrent", "baselines.estimate", "baselines.naive", "baselines.classical", "baselines.trmf", "registry",
-    "evaluation.metrics", "evaluation.backtest", "evaluation.check", "evaluation.compare", "evaluation.importance",
-    "evaluation.what_if",
+    "evaluation.actuals", "evaluation.metrics", "evaluation.backtest", "evaluation.check", "evaluation.compare",
+    "evaluation.importance", "evaluation.what_if",
     "reporting.numbers", "reporting.charts", "reporting.sections", "reporting.report",
     "commands.options", "commands.attend", "commands.backtest", "commands.check", "commands.explain",
     "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.fit",
@@ -42,7 +42,8 @@ FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
     "data.panel", "data.times", "data.columns", "data.localtime", "data.files", "data.grid", "data.frame", "data.later",
     "data.health", "forecast", "attention.maps",
-    "evaluation.backtest", "evaluation.metrics", "evaluation.compare", "evaluation.importance", "evaluation.what_if",
+    "evaluation.actuals", "evaluation.backtest", "evaluation.metrics", "evaluation.compare", "evaluation.importance",
+    "evaluation.what_if",
     "reporting.numbers", "reporting.sections", "reporting.report", "commands.options",
     "paper.sources", "paper.prepare", "paper.experiment",
 }  # fmt: skip

@@ -45,7 +45,7 @@ _OPTIONS = (
     *("id_col", "time_col", "target_col", "freq", "tz", "time_format", "dayfirst"),
     *("past_covariates", "covariates", "static"),
     *("horizon", "context", "quantiles", "samples", "method", "until", "future", "on_bad", "minutes", "steps", "seed"),
-    *("windows", "step", "refit", "season", "length"),
+    *("windows", "step", "refit", "season", "length", "actuals"),
 )
 _ARGUMENT = re.compile(rf"\b({'|'.join(_OPTIONS)})=('[^']*'|\[[^]]*\]|True|False|frame\b|[0-9.]*[0-9])?")
 # The same, and thresholds of check, where a rule begins with the name; `on_bad` is no word of its own anywhere.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
@@ -18,15 +18,7 @@ from logsparse.data.columns import CUTOFF, ID, MODEL, NAIVE, SCALE, TARGET, TIME
 from logsparse.data.frame import Data
 from logsparse.data.grid import Library, from_native, to_native
 from logsparse.errors import ConfigError, DataError, keywords, suggest
-
-
-class ResultColumns(TypedDict, total=False):
-    """Names of columns in a result frame; all are optional."""
-
-    id_col: str
-    time_col: str
-    target_col: str
-
+from logsparse.evaluation.actuals import ResultColumns, beside_actuals
 
 MEAN, STEP = "mean", "step"
 NEEDS = {None: (ID, TARGET), ID: (ID, TARGET), CUTOFF: (ID, CUTOFF, TARGET), STEP: (ID, TIME, CUTOFF, TARGET)}
@@ -79,7 +71,9 @@ def _recognised(columns: list[str], asked: dict[str, str]) -> dict[str, str]:
     return found
 
 
-def score(results: Data, *, by: str | None = None, **columns: Unpack[ResultColumns]) -> Any:
+def score(
+    results: Data, *, by: str | None = None, actuals: Data | None = None, **columns: Unpack[ResultColumns]
+) -> Any:
     """Score forecasts against the true values.
 
     Scores are pooled over all values of a row. Rows without y are not scored. A score is left out if its columns are
@@ -112,6 +106,8 @@ def score(results: Data, *, by: str | None = None, **columns: Unpack[ResultColum
     by
         None for one row, or "unique_id" (or the name of the ids), "step" (1 ... horizon), "cutoff", or another column
         of the results, such as a static one, for one row each (per model).
+    actuals
+        Frame or file with the values that came after a forecast: then `results` is what `predict` returned.
     **columns
         `id_col`, `time_col`, `target_col`: names of columns. A frame of `backtest` needs none: its first columns are
         id, time, cutoff and target.
@@ -135,6 +131,9 @@ def score(results: Data, *, by: str | None = None, **columns: Unpack[ResultColum
     >>> ls.score(results).select("count", "R0.5", "mae").rows()
     [(2, 0.25, 0.5)]
     """
+    if actuals is not None:
+        keywords(columns, _ROLES)
+        results, columns = beside_actuals(results, actuals, by, **columns)
     table, library, ids = read_results(results, **columns)
     if not isinstance(by, str | None):
         raise _unknown_by(by, ids, [])
@@ -396,7 +395,7 @@ def _check_columns(table: pl.DataFrame, levels: Levels, by: str | None) -> None:
         raise DataError(
             f"Results to score{f' by {by}' if by else ''} must have the columns {', '.join(needed)}.",
             got=f"no {', '.join(missing)} among {', '.join(table.columns)}",
-            hint="score the frame that backtest returns, or rename yours.",
+            hint="score the frame that backtest returns; what predict returns needs actuals=, the values that came.",
         )
     if not levels and MEAN not in table.columns:
         raise DataError(

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from logsparse.data.columns import CUTOFF, ID, MODEL, NAIVE, SCALE, TARGET, TIME
 from logsparse.data.times import from_text
 from logsparse.errors import DataError
-from logsparse.evaluation.metrics import MEAN, STEP, ResultColumns, by_model, quantile_columns, read_results, score
+from logsparse.evaluation.actuals import ResultColumns
+from logsparse.evaluation.metrics import MEAN, STEP, by_model, quantile_columns, read_results, score
 
 # Scores of seasonal naive, which has no quantiles; in a table of scores their columns have this prefix.
 POINT_SCORES = ("nd", "mase", "mae", "rmse")

@@ -15,7 +15,8 @@ from logsparse.data.findings import findings_of
 from logsparse.data.frame import Data
 from logsparse.data.health import Health
 from logsparse.errors import ConfigError, DataError, a_path
-from logsparse.evaluation.metrics import STEP, ResultColumns, read_results
+from logsparse.evaluation.actuals import ResultColumns
+from logsparse.evaluation.metrics import STEP, read_results
 from logsparse.forecast import Forecaster
 from logsparse.reporting.charts import NARROW, WIDE, calibration_chart, fan_chart, inline, losses_chart, steps_chart
 from logsparse.reporting.numbers import NAIVE_PREFIX, Compared, Results, Shown, format_time, shown_series
