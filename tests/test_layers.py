@@ -33,7 +33,7 @@ ORDER = [
     "commands.options", "commands.attend", "commands.backtest", "commands.check", "commands.explain",
     "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.fit",
     "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment", "paper.prepare", "paper.sources",
-    "paper.shapes", "paper.synthetic", "paper.cases", "paper.tables", "paper.long_waves",
+    "paper.shapes", "paper.cases", "paper.tables", "paper.synthetic",
     "paper.claims", "paper.figures", "paper.commands",
     "cli", "__main__",
 ]  # fmt: skip

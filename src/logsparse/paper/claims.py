@@ -16,9 +16,18 @@ from logsparse.evaluation.compare import Interval
 from logsparse.paper.cases import DEEPAR, KERNEL_SIZES, NAIVE, OURS, TABLES
 from logsparse.paper.experiment import UNIDENTIFIED, Experiment, Table, Traces, never, nothing_known, nothing_to_run
 from logsparse.paper.ledger import Row
-from logsparse.paper.long_waves import CASE as LONG_CASE
-from logsparse.paper.long_waves import FULL_LENGTH, FULL_MEMORY, LONG_WAVES, SPARSE
-from logsparse.paper.synthetic import HIDDEN, SEASONAL_NAIVE, SYNTHETIC, T0, TRANSFORMER
+from logsparse.paper.synthetic import (
+    FULL_LENGTH,
+    FULL_MEMORY,
+    HIDDEN,
+    LONG_CASE,
+    LONG_WAVES,
+    SEASONAL_NAIVE,
+    SPARSE,
+    SYNTHETIC,
+    T0,
+    TRANSFORMER,
+)
 from logsparse.paper.tables import Cell, cell, difference, sound
 
 _CONVOLVED = [(f"{kind}+conv{constraint}", f"{kind}{constraint}")
