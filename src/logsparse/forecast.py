@@ -263,12 +263,13 @@ class Forecaster(Parameters, Saved, ABC):
         data
             History to forecast from, with the columns of `fit`; the fitted data if left out.
         horizon
-            Number of steps to return, at most that of the model, which it is if left out; the numbers are the same.
+            Number of steps to return, at most the horizon of the model, which is the default; a shorter horizon
+            returns the first steps of the same forecast.
         quantiles
             Levels between 0 and 1; 0.1, 0.2, ... 0.9 if left out.
         future
             Values of the covariates in the steps to forecast. A series that is only here, with its static columns,
-            is forecast without a history by a model that was trained for it (see `LogSparse`).
+            is forecast without a history by a model that was trained for it (`hidden_history` in `ModelConfig`).
 
         Returns
         -------

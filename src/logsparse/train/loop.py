@@ -288,7 +288,7 @@ class Training:
         return replace(history, planned=self.steps, anneals=self.train.schedule != "constant")
 
     def _best(self) -> dict[str, float]:
-        return {} if self.history.best is None else {"best": self.history.best}
+        return {} if self.history.best is None else {"validation": self.history.best}
 
     def _raise_not_finite(self, loss: float, norm: float) -> NoReturn:
         saved = f"; the last checkpoint is in {self.folder}" if self.folder and self.history.rows else ""
