@@ -14,7 +14,7 @@ namespace LOGSPARSE_ISA {
 
 template <class T> struct Advance {
   static constexpr int w = lanes<T>, together = 4;  // vectors of paths per loaded number of the history
-  static constexpr T never = T(-1e4);  // as in model/decode.py
+  static constexpr T never = T(-1e4);  // _MASKED in model/network.py
   const AdvanceProblem& p;
   const int64_t channels, step;
   int64_t first = 0, count = 0, columns = 0;  // rows of the tile, and their number rounded up to whole vectors

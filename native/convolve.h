@@ -24,7 +24,7 @@ constexpr int64_t channel_block = 48;
 template <class T> struct Convolve {
   // Positions [from, from + columns) of a batch row, packed.
   struct Span {
-    int64_t batch, from, columns, start;
+    int64_t batch, from, columns, start;  // start: first position of the batch row after its padding
     T* rows;   // x as (channel, position), starting `before` positions earlier
     T* steps;  // x as (position, channel)
     T* sum;    // gradient of x, channel-first
@@ -71,7 +71,7 @@ template <class T> struct Convolve {
     return count;
   }
 
-  // Zeros before the start of the batch row and after the span.
+  // Packs one span, with zeros before `start`, where the padding of its batch row ends, and after its last position.
   void pack(const Span& span) {
     const T* const x = static_cast<const T*>(p.x.data) + span.batch * p.x.batch;
     const int64_t count = span.columns + before, origin = span.from - before;

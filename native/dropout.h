@@ -9,7 +9,7 @@ namespace LOGSPARSE_ISA {
 
 template <class T> struct Dropout {
   bool on;
-  uint32_t threshold;  // of 2^24
+  uint32_t threshold;  // out of 2^24
   T factor;            // 1 / (1 - rate), for the cells that are kept
   uint32_t key = 0;
   int64_t begin = 0;  // of the span: the rule counts positions from the start of the batch row

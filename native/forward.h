@@ -1,5 +1,5 @@
-// q, k, v -> out and log-sum-exp, over the pattern's cells only: tiles of positions, distances in chunks, and a running
-// maximum from chunk to chunk, so that the scratch does not grow with the number of distances.
+// q, k, v -> out and base-2 log-sum-exp, over the pattern's cells only: tiles of positions, distances in chunks, and a
+// running maximum from chunk to chunk, so that the scratch does not grow with the number of distances.
 #pragma once
 #include "head.h"
 #include "scratch.h"
@@ -21,7 +21,7 @@ template <class S, class T, template <class> class Cells> struct Forward : HeadP
   using HeadPass<T>::span;
   using HeadPass<T>::dropout;
   static constexpr int phases = 1;
-  static constexpr T lowest = T(-1e30);  // running maximum of a row before its first cell; finite
+  static constexpr T lowest = T(-1e30);  // running maximum before the first cell; -inf minus itself is NaN
   Packed<T> k, v, q, sum;
   T *scores, *maximum, *total, *rescale;
   const T scale;

@@ -7,7 +7,7 @@
 namespace logsparse {
 namespace LOGSPARSE_ISA {
 
-// Mean and 1 / standard deviation of each column; channel c stands at block + c * stride.
+// Mean and 1 / standard deviation of each column; channel c is at block + c * stride.
 template <class T> struct ColumnNorm {
   Vec<T> mean, scale;
 

@@ -67,7 +67,7 @@ template <class T, int last> struct Exp2Poly<T, last, last> {
   static LOGSPARSE_INLINE Vec<T> at(Vec<T>) { return all<T>(T(exp2_factor(last))); }
 };
 
-// 2^x for x up to about 1: exactly 0 on underflow, NaN for NaN (the comparison keeps NaN).
+// 2^x for x below the largest exponent: exactly 0 on underflow, NaN for NaN (the comparison keeps NaN).
 template <class T> LOGSPARSE_INLINE Vec<T> exp2(Vec<T> x) {
   using L = Lanes<T>;
   const Vec<T> lowest = all<T>(-T(L::bias));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import polars as pl
 import pytest
 
 import logsparse as ls
+import small
 from logsparse.baselines.naive import SeasonalNaive
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
 from logsparse.errors import ConfigError, DataError
+from logsparse.train.loop import Training
 
 
 class Spy(SeasonalNaive):
@@ -202,3 +205,20 @@ def test_seasonal_naive_scores_what_is_known_of_it_on_the_papers_sets(
 ) -> None:
     results = ls.backtest(SeasonalNaive(horizon), shared_data / f"{name}.parquet", windows=windows, until=until)
     assert round(ls.score(results)["R0.5"][0], 4) == expected
+
+
+@pytest.mark.parametrize("refit", [False, True])
+def test_an_interrupted_training_ends_the_backtest(refit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would go on with the next window, and score weights that were hardly trained."""
+    steps, learn = [], Training.learn
+
+    def interrupted(training: Training) -> float:
+        steps.append(training.step)
+        signal.raise_signal(signal.SIGINT)
+        return learn(training)
+
+    monkeypatch.setattr(Training, "learn", interrupted)
+    model = ls.LogSparse(6, config=small.config(windows=64, batch=16), verbose=False)
+    with pytest.raises(KeyboardInterrupt, match="backtest"):
+        ls.backtest(model, small.panel(), windows=2, refit=refit)
+    assert steps == [0]

@@ -108,3 +108,36 @@ def test_a_picture_shows_itself_in_its_size_and_is_a_figure_of_matplotlib() -> N
     figure.savefig(file, format="svg")
     assert b"<svg" in file.getvalue()
     assert isinstance(figure, Figure)
+
+
+@pytest.mark.parametrize(
+    ("start", "minutes", "labels", "rest"),
+    [
+        (
+            "2024-01-02T22:30",
+            120,
+            ["22:30", "22:45", "23:00", "23:15", "23:30", "23:45", "03 Jan", "00:15", "00:30"],
+            "2024",
+        ),
+        ("2024-01-02T18:00", 72 * 60, ["03 Jan", "12:00", "04 Jan", "12:00", "05 Jan", "12:00"], "2024"),
+        (
+            "2024-01-02T08:30",
+            120,
+            ["08:30", "08:45", "09:00", "09:15", "09:30", "09:45", "10:00", "10:15", "10:30"],
+            "02 Jan 2024",
+        ),
+    ],
+)
+def test_midnight_is_named_by_its_day_which_is_not_said_again(
+    start: str, minutes: int, labels: list[str], rest: str
+) -> None:
+    figure = Figure(figsize=(9, 2))
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    shown = np.datetime64(start, "us") + np.arange(minutes).astype("timedelta64[m]")
+    axes.plot(shown, np.arange(minutes))
+    label_times(axes, shown)
+    figure.canvas.draw()
+    found = [text for _, _, text in shown_labels(axes)]
+    assert found == labels
+    assert axes.xaxis.get_offset_text().get_text() == rest

@@ -228,3 +228,10 @@ def test_an_error_is_one_line(words: list[Any], text: str) -> None:
 def test_the_help_names_the_exit_codes() -> None:
     text = " ".join(logsparse("check", "--help").out.split())
     assert "Exit codes: 0 if nothing was found at or above --fail-on, 3 if something was, 2 for an error." in text
+
+
+def test_findings_on_ids_of_two_types_are_one_column_of_text() -> None:
+    frame = pl.DataFrame({"unique_id": [7] * 30, "ds": range(30), "y": [float(n % 5) for n in range(30)]})
+    model = ls.SeasonalNaive(horizon=3, season=5).fit(frame)
+    other = frame.with_columns(unique_id=pl.lit("east"))
+    assert sorted(ls.check(other, model=model).frame()["series"]) == ["7", "east"]

@@ -11,7 +11,7 @@ from logsparse.paper.cases import TABLES, models_of
 from logsparse.paper.claims import CLAIMS, CLAIMS_TABLE
 from logsparse.paper.experiment import UNIDENTIFIED, Traces
 from logsparse.paper.ledger import COLUMNS, Row
-from logsparse.paper.long_waves import LONG_WAVES
+from logsparse.paper.synthetic import LONG_WAVES
 
 TRAFFIC, PARKING, SOLAR = "traffic-c20-hourly, 1 day x 28", "parking-germany-15min, 1 day x 7", "solar, 1 day x 7"
 FLAT, FALLING = [4.0, 1.0, 1.0, 1.0], [4.0, 3.0, 2.0, 1.0]

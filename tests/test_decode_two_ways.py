@@ -66,6 +66,16 @@ def test_quantiles_and_means_are_those_halfway_between_the_two_ways() -> None:
         torch.testing.assert_close(found.quantiles_BQH[:, n], halfway_BH, rtol=1e-4, atol=1e-4)
 
 
+def test_a_window_without_a_history_is_forecast_directly_alone() -> None:
+    network, batch = in_the_middle()
+    batch.observed_BL[2:4, :24] = False
+    uniform = draws(0, np.arange(5, dtype=np.uint64), 50, 6)
+    found, direct = decode_two_ways(network, batch, uniform, LEVELS), decode_direct(network, batch, LEVELS)
+    for one, other in ((found.quantiles_BQH, direct.quantiles_BQH), (found.mean_BH, direct.mean_BH)):
+        torch.testing.assert_close(one[2:4], other[2:4])
+        assert ((one - other).abs() > 1e-3).flatten(1).any(1).tolist() == [True, True, False, False, True]
+
+
 def test_paths_keep_their_ranks_and_have_the_forecast_quantiles() -> None:
     network, batch = in_the_middle()
     uniform = draws(0, np.arange(5, dtype=np.uint64), 2000, 6)

@@ -21,11 +21,17 @@ BLOCKS = {path: re.findall(r"^```(python|sh)\n(.*?)^```", path.read_text(), re.D
 # Runs as bash does, with the commands of this environment.
 SHELL = "import subprocess; subprocess.run(['bash', '-euc', {!r}], check=True)"
 NOTEBOOK = """
-import sys, nbformat
+import re, sys, nbformat
 from nbclient import NotebookClient
 notebook = nbformat.read(sys.argv[1], as_version=4)
+cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+def words():
+    shown = [output.data["text/plain"] for cell in cells for output in cell.outputs if "data" in output]
+    return [re.findall(r"[A-Za-z_]+=?", re.sub(r"\\b\\d+m\\d+s\\b", "", text)) for text in shown]
+stored = words()
 NotebookClient(notebook, timeout=120, resources={"metadata": {"path": "."}}).execute()
-outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+assert words() == stored, "the stored outputs are those of other cells: execute the notebook and save it"
+outputs = [output for cell in cells for output in cell.outputs]
 assert not [output for output in outputs if output.output_type == "stream"], "no lines in red"
 print([kind for output in outputs for kind in output.get("data", {})])
 """

@@ -172,3 +172,17 @@ def test_a_parameter_may_be_an_array() -> None:
     with pytest.raises(ls.ConfigError, match="settings it was made with"):
         model.clone().set_params(weights=np.zeros(3)).fit(plan)
     assert model.fit(plan).panel_ is plan.panel
+
+
+def test_a_training_shows_its_outcome_and_in_a_notebook_its_losses() -> None:
+    history = quick(windows=64, batch=16).fit(small.panel()).history_
+    assert repr(history).startswith("TrainingHistory(16 steps in ")
+    assert f"all steps taken, best validation loss {history.best:.4f}" in repr(history)
+    shown = history._repr_html_()
+    assert repr(history) in shown
+    assert '<img alt="TrainingHistory(16 ' in shown
+    assert 'width="800"' in shown
+    cut = replace(history, planned=1600, ended="interrupted")
+    assert repr(cut).startswith("TrainingHistory(16 of 1_600 steps in ")
+    assert "forecasts may be poor" in cut._repr_html_()
+    assert "<img" not in replace(history, rows=[])._repr_html_()

@@ -312,3 +312,27 @@ def test_the_real_sets_are_recognised(shared_data: Path) -> None:
     assert (len(panel), set(panel.lengths.tolist()), str(panel.freq)) == (414, {748, 1008}, "h")
     solar = to_panel(shared_data / "solar_hourly.parquet")
     assert (len(solar), set(solar.lengths.tolist()), solar.origin.layout) == (137, {8760}, "wide")
+
+
+@pytest.mark.parametrize(("freq", "step"), [("M", "MS"), ("W", "w"), ("h", "h"), ("Q", "QS")])
+@pytest.mark.parametrize("name", [None, "when"])
+def test_pandas_periods_are_read_as_the_times_at_which_they_begin(freq: str, step: str, name: str | None) -> None:
+    periods = pd.period_range("2019-01-07", periods=30, freq=freq, name=name)
+    wide = pd.DataFrame({"sales": np.arange(30.0)}, index=periods)
+    panel = to_panel(wide)
+    assert panel.ids == ("sales",)
+    assert str(panel.freq) == step
+    same(panel, to_panel(wide.set_axis(periods.to_timestamp())))
+
+
+@pytest.mark.parametrize("name", [None, "y", "sales"])
+def test_a_pandas_series_is_one_series_with_its_times_in_the_index(name: str | None) -> None:
+    one = pd.Series(np.arange(30.0), pd.date_range("2024-01-01", periods=30), name=name)
+    panel = to_panel(one)
+    assert panel.ids == ("0" if name is None else name,)
+    assert panel[0].tolist() == list(range(30))
+
+
+def test_a_target_beside_times_of_any_name_is_one_series() -> None:
+    table = pl.DataFrame({"date": [f"2024-01-{day:02}" for day in range(1, 31)], "y": range(30)})
+    assert to_panel(table).ids == ("y",)

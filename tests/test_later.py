@@ -14,6 +14,7 @@ import pytest
 import logsparse as ls
 import small
 from logsparse.baselines.naive import SeasonalNaive
+from logsparse.data.later import ids_like, join_future
 
 LEVELS = {"small": 10.0, "medium": 60.0, "large": 300.0}
 DAYS = np.datetime64("2024-01-01", "us") + np.arange(90).astype("timedelta64[D]")
@@ -239,3 +240,31 @@ def test_a_missing_value_of_a_future_covariate_is_named_with_its_series_and_date
     message = "Got no value in series 'old-large-2' at 2024-03-24. Hint: fill in that value"
     with pytest.raises(ls.DataError, match=re.escape(message)):
         trained.predict(future=rows)
+
+
+def test_ids_are_the_same_series_whether_a_file_has_them_as_text_or_as_whole_numbers(tmp_path: Path) -> None:
+    values = [float(n % 5) for n in range(60)]
+    frame = pl.DataFrame({"unique_id": [7] * 30 + [8] * 30, "ds": [*range(30)] * 2, "y": values})
+    frame.write_csv(tmp_path / "later.csv")
+    numbers = ls.SeasonalNaive(horizon=3, season=5).fit(frame)
+    assert numbers.predict(tmp_path / "later.csv").equals(numbers.predict(frame))
+    assert ls.check(tmp_path / "later.csv", model=numbers).ok
+    texts = ls.SeasonalNaive(horizon=3, season=5).fit(tmp_path / "later.csv")
+    assert texts.predict(frame)["unique_id"].unique(maintain_order=True).to_list() == ["7", "8"]
+    assert ls.check(frame, model=texts).ok
+
+
+def test_ids_with_leading_zeros_are_not_whole_numbers() -> None:
+    assert ids_like((7, 8), ("7", "9")) == (7, 9)
+    assert ids_like((7, 8), ("007", "8")) == ("007", "8")
+    assert ids_like((7, 8), ("5", "6")) == ("5", "6")
+    assert ids_like(("007", "a"), (7, 8)) == (7, 8)
+    assert ids_like(("7", "a"), (7, 8)) == ("7", "8")
+
+
+def test_future_values_of_a_csv_file_belong_to_series_with_whole_numbers_as_ids(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"unique_id": 7, "ds": range(6), "y": 1.0, "heat": 2.0})
+    frame.with_columns(ds=pl.col("ds") + 6).drop("y").write_csv(tmp_path / "future.csv")
+    panel = ls.to_panel(frame, covariates=["heat"])
+    longer = join_future(panel, tmp_path / "future.csv", 3)
+    assert longer.covariates["heat"].tolist() == [2.0] * 9

@@ -27,8 +27,9 @@ ORDER = [
     "train.distributed", "train.batches", "train.optim", "train.checkpoint", "train.loop",
     "folder", "params", "forecast", "plan", "forecaster",
     "baselines.recurrent", "baselines.estimate", "baselines.naive", "baselines.classical", "baselines.trmf", "registry",
-    "evaluation.results", "evaluation.metrics", "evaluation.backtest", "evaluation.check", "evaluation.compare",
-    "evaluation.importance", "evaluation.what_if", "ensemble", "cluster.ledger", "cluster.workers", "cluster.jobs",
+    "evaluation.results", "evaluation.actuals", "evaluation.metrics", "evaluation.backtest", "evaluation.check",
+    "evaluation.compare", "evaluation.importance", "evaluation.what_if",
+    "ensemble", "cluster.ledger", "cluster.workers", "cluster.jobs",
     "reporting.numbers", "reporting.charts", "reporting.sections", "reporting.report",
     "serving.schema", "serving.tables", "serving.answers", "serving.batching", "serving.guard", "serving.app",
     "serving.server",
@@ -36,7 +37,7 @@ ORDER = [
     "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.serve", "commands.shard",
     "commands.fit",
     "paper.catalogue", "paper.download", "paper.ledger", "paper.experiment", "paper.prepare", "paper.sources",
-    "paper.shapes", "paper.synthetic", "paper.cases", "paper.tables", "paper.long_waves",
+    "paper.shapes", "paper.cases", "paper.tables", "paper.synthetic",
     "paper.claims", "paper.figures", "paper.commands",
     "cli", "__main__",
 ]  # fmt: skip
@@ -44,7 +45,7 @@ ORDER = [
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
     "data.panel", "data.times", "data.columns", "data.localtime", "data.files", "data.grid", "data.frame", "data.later",
-    "data.health", "forecast", "attention.maps", "cluster.shards", "evaluation.results",
+    "data.health", "forecast", "attention.maps", "cluster.shards", "evaluation.results", "evaluation.actuals",
     "evaluation.backtest", "evaluation.metrics", "evaluation.compare", "evaluation.importance", "evaluation.what_if",
     "reporting.numbers", "reporting.sections", "reporting.report", "serving.tables", "serving.answers",
     "commands.options",

@@ -140,11 +140,11 @@ def test_a_long_epoch_has_several_validations_and_patience_counts_epochs() -> No
     assert history.ended == "no improvement in 3 validations"
 
 
-def test_the_last_line_of_the_progress_has_the_best_loss(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_line_of_the_progress_has_the_lowest_validation_loss(capsys: pytest.CaptureFixture[str]) -> None:
     run = training(epochs=1, steps_per_epoch=5, validate_every=4)
     run.verbose = True
     best = run.run().best
-    assert capsys.readouterr().err.rstrip().endswith(f"best {best:.4g}")
+    assert capsys.readouterr().err.rstrip().endswith(f"validation {best:.4g}")
 
 
 def test_a_time_budget_ends_training() -> None:

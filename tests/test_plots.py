@@ -200,3 +200,15 @@ def test_frames_that_have_nothing_to_draw_are_refused(forecast: Forecast, long: 
 def test_the_example_runs() -> None:
     assert doctest.testmod(plots).attempted > 3
     assert doctest.testmod(plots).failed == 0
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_actual_values_are_read_like_the_history(long: pl.DataFrame, zone: str | None) -> None:
+    """By its names of columns, and on its clock."""
+    sold = long.rename({"unique_id": "sku", "ds": "day", "y": "qty"})
+    model = ls.SeasonalNaive(horizon=24)
+    model.fit(sold, until=CUTOFF, id_col="sku", time_col="day", target_col="qty", tz=zone)
+    expected = long.filter(pl.col("unique_id") == "b")["y"][-48:-24]
+    for actuals in (sold, long, sold.pivot("sku", index="day", values="qty")):
+        (axes,) = model.forecast().plot("b", actuals=actuals).axes
+        np.testing.assert_allclose(line(axes, "actual")[1], expected, rtol=1e-6)

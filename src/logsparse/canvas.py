@@ -5,6 +5,7 @@ The only module that imports matplotlib when it is imported: others import this 
 
 from __future__ import annotations
 
+import base64
 import io
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, num2date
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
@@ -36,6 +37,12 @@ class Picture(Figure):
         """Return the picture and its size in pixels; unused where the inline backend has a formatter of its own."""
         return png(self, _SHARPNESS * self.dpi), dict(zip(("width", "height"), self._pixels(), strict=True))
 
+    def html(self, alt: str) -> str:
+        """Return the picture as an element of a page, in its size or as wide as the page."""
+        width, _ = self._pixels()
+        data = base64.b64encode(self._repr_png_()[0]).decode()
+        return f'<img alt="{alt}" width="{width}" style="max-width: 100%" src="data:image/png;base64,{data}">'
+
     def _pixels(self) -> list[int]:
         return [round(inches * self.dpi) for inches in self.get_size_inches()]
 
@@ -53,13 +60,13 @@ def label_times(axes: Axes, times: Any) -> None:
     formatter: Formatter
     if np.issubdtype(np.asarray(times).dtype, np.datetime64):
         locator = _DateLocator()  # type: ignore[no-untyped-call]
-        formatter = ConciseDateFormatter(  # type: ignore[no-untyped-call]
+        formatter = _Dates(  # type: ignore[no-untyped-call]
             locator, formats=_TICKS, zero_formats=_FIRST_TICKS, offset_formats=_REST
         )
     else:
-        locator, formatter = MaxNLocator("auto", integer=True), StrMethodFormatter("{x:.0f}")
+        locator, formatter = MaxNLocator("auto", integer=True), _Integers("{x:.0f}")
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(_Apart(formatter))
+    axes.xaxis.set_major_formatter(formatter)
     axes.xaxis.get_offset_text().set_fontsize(_font(axes.xaxis).get_size_in_points())
 
 
@@ -74,39 +81,49 @@ class _DateLocator(AutoDateLocator):
         return super().get_locator(dmin, dmax)  # type: ignore[no-untyped-call]
 
 
-class _Apart(Formatter):
-    """Another formatter's labels without those that would touch the label before them."""
+class _Dates(ConciseDateFormatter):
+    """Matplotlib's labels of dates, but midnight has the name of its day, and what labels say is not written below."""
 
-    def __init__(self, formatter: Formatter) -> None:
-        self.formatter = formatter
-
-    def set_axis(self, axis: Any) -> None:
-        super().set_axis(axis)
-        self.formatter.set_axis(axis)
-
-    def __call__(self, x: float, pos: int | None = None) -> str:
-        return self.formatter(x, pos)
-
-    def get_offset(self) -> str:
-        return self.formatter.get_offset()
+    _year = ""
 
     def format_ticks(self, values: Sequence[float]) -> list[str]:
-        labels = list(self.formatter.format_ticks(values))  # type: ignore[arg-type]
-        font, axes = _font(self.axis), self.axis.axes  # type: ignore[union-attr]
+        labels = super().format_ticks(values)  # type: ignore[no-untyped-call]
+        times = [num2date(value) for value in values]  # type: ignore[no-untyped-call]
+        days = [f"{time:%d %b}" for time in times]
+        midnight = [f"{time:%H:%M}" == label == "00:00" for time, label in zip(times, labels, strict=True)]
+        labels = [day if first else label for day, first, label in zip(days, midnight, labels, strict=True)]
+        labels = _apart(self.axis, values, labels)
         low, high = sorted(self.axis.get_view_interval())  # type: ignore[union-attr]
-        pixels = axes.get_xaxis_transform().transform([(value, 0) for value in values])[:, 0] if labels else []
-        places = np.asarray(pixels) * 72 / axes.figure.dpi
-        end = -np.inf
-        for number in np.argsort(places).tolist():
-            # Ticks outside the view are not drawn, and take no room.
-            if not labels[number] or not low <= values[number] <= high:
-                continue
-            half = _width(labels[number], font) / 2
-            if places[number] - half < end + _GAP * font.get_size_in_points():
-                labels[number] = ""
-            else:
-                end = places[number] + half
+        named = [label == day and low <= x <= high for label, day, x in zip(labels, days, values, strict=True)]
+        self._year = f"{times[-1]:%Y}" if any(named) else ""
         return labels
+
+    def get_offset(self) -> str:
+        return self._year or str(super().get_offset())  # type: ignore[no-untyped-call]
+
+
+class _Integers(StrMethodFormatter):
+    def format_ticks(self, values: Sequence[float]) -> list[str]:
+        return _apart(self.axis, values, super().format_ticks(values))  # type: ignore[arg-type]
+
+
+def _apart(axis: Any, values: Sequence[float], labels: list[str]) -> list[str]:
+    """Return the labels, those empty that would touch the label before them."""
+    font, axes, labels = _font(axis), axis.axes, list(labels)
+    low, high = sorted(axis.get_view_interval())
+    pixels = axes.get_xaxis_transform().transform([(value, 0) for value in values])[:, 0] if labels else []
+    places = np.asarray(pixels) * 72 / axes.figure.dpi
+    end = -np.inf
+    for number in np.argsort(places).tolist():
+        # Ticks outside the view are not drawn, and take no room.
+        if not labels[number] or not low <= values[number] <= high:
+            continue
+        half = _width(labels[number], font) / 2
+        if places[number] - half < end + _GAP * font.get_size_in_points():
+            labels[number] = ""
+        else:
+            end = places[number] + half
+    return labels
 
 
 def _points(axis: Any) -> float:

@@ -51,7 +51,7 @@ _OPTIONS = (
     *("past_covariates", "covariates", "static"),
     *("horizon", "context", "quantiles", "samples", "method", "until", "future", "on_bad", "minutes", "steps", "seed"),
     *("windows", "step", "refit", "season", "length", "parts", "jobs", "host", "port", "workers", "token_file"),
-    *("max_body", "max_series", "timeout"),
+    *("max_body", "max_series", "timeout", "actuals"),
 )
 _ARGUMENT = re.compile(rf"\b({'|'.join(_OPTIONS)})=('[^']*'|\[[^]]*\]|True|False|frame\b|[0-9.]*[0-9])?")
 # The same, and thresholds of check, where a rule begins with the name; `on_bad` is no word of its own anywhere.

@@ -245,7 +245,7 @@ def _is_bounded_by_zero(seen: Floats) -> bool:
 
 
 def _context(panel: Panel, horizon: int) -> int:
-    """Return a week for hours and finer steps, else four seasons; less if half of the series are shorter."""
+    """Return seven seasons for steps below a day, else four, within limits; less if half of the series are shorter."""
     season = panel.freq.season
     wanted = max(7 * season if _is_fine(panel.freq) else 4 * season, 2 * horizon, _SHORTEST)
     room = int(np.median(panel.lengths)) - 3 * horizon

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -85,9 +84,8 @@ class Forecast:
 
     def _repr_html_(self) -> str:
         """Return the picture of the first series and the first rows of the table, for notebooks."""
-        picture = base64.b64encode(self.plot()._repr_png_()[0]).decode()
         head = self.table().head(10)._repr_html_()
-        return f'<p>{self!r}</p><img alt="{self!r}" src="data:image/png;base64,{picture}">{head}'
+        return f"<p>{self!r}</p>{self.plot().html(repr(self))}{head}"
 
     def quantile(self, level: float) -> Floats:
         """Return one quantile of every step, as an array (series, step).
@@ -265,12 +263,13 @@ class Forecaster(Parameters, Saved, ABC):
         data
             History to forecast from, with the columns of `fit`; the fitted data if left out.
         horizon
-            Number of steps to return, at most that of the model, which it is if left out; the numbers are the same.
+            Number of steps to return, at most the horizon of the model, which is the default; a shorter horizon
+            returns the first steps of the same forecast.
         quantiles
             Levels between 0 and 1; 0.1, 0.2, ... 0.9 if left out.
         future
             Values of the covariates in the steps to forecast. A series that is only here, with its static columns,
-            is forecast without a history by a model that was trained for it (see `LogSparse`).
+            is forecast without a history by a model that was trained for it (`hidden_history` in `ModelConfig`).
 
         Returns
         -------

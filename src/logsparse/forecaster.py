@@ -62,12 +62,14 @@ class LogSparse(Configured):
     horizon
         Number of steps to forecast.
     context
-        Number of past steps the network sees; from the frequency and the lengths of the series if left out.
+        Number of past steps the network sees; if left out, it follows from the frequency and the lengths of the
+        series: 168 for hourly data, in general at most 336 steps or two horizons.
     config
         All settings of network and training: a `Config`, such as those of `logsparse.presets`; those that follow from
         the data if left out.
     steps
-        Number of training steps, with which the schedule of the learning rate ends; those of the config if left out.
+        Number of training steps, over which the learning rate is scheduled; those of the config if left out, by
+        default 1,600.
     minutes
         Time limit for the training of one seed; none if left out.
     seed
@@ -75,9 +77,10 @@ class LogSparse(Configured):
     samples
         Number of sample paths that `forecast` draws and keeps; if left out, as many as the quantiles need, not kept.
     **settings
-        `device`: "auto" (a GPU if there is one), "cpu" or "cuda". `verbose`: whether to show progress. Any field of
-        `ModelConfig` and `TrainConfig`, `method` and `features`, such as `layers=2, dropout=0.1`: they replace those
-        of the config, or those that follow from the data.
+        `device`: "auto" (a GPU if there is one), "cpu" or "cuda". `verbose`: whether to show progress. `method`:
+        "two-way" (default), "direct" (faster), "ancestral" or "mean-path". `likelihood`: "gaussian", "student-t",
+        "negative-binomial" or "zero-inflated". `features`, and any other field of `ModelConfig` and `TrainConfig`,
+        such as `layers=2, dropout=0.1`. They replace those of the config, or those that follow from the data.
 
     Attributes
     ----------

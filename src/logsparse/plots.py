@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from logsparse.data.columns import CUTOFF, ID, TIME, require
+from logsparse.data.columns import CUTOFF, ID, TIME, Columns, require
+from logsparse.data.files import schema_of
 from logsparse.data.frame import Data, to_panel
-from logsparse.data.grid import from_native
+from logsparse.data.grid import from_native, scan_native
 from logsparse.data.panel import Floats, Panel, SeriesId
 from logsparse.data.times import on_clock, wall_times
 from logsparse.errors import ConfigError, DataError, shown, suggest, truth, whole
@@ -102,7 +103,8 @@ def plot(  # noqa: D417 (self is the forecast: this is one of its methods)
     ax
         Axes of matplotlib to draw one series into, instead of a new figure.
     actuals
-        Frame, file or Panel with the values that followed; those of the steps forecast are drawn.
+        Frame, file or Panel with the values that followed, in the columns of the history; those of the steps
+        forecast are drawn.
     past
         Frame or file as `backtest` returns it: its forecasts are drawn over the history.
     interactive
@@ -208,7 +210,7 @@ def _view(
 
 def _actual(data: Data, panel: Panel, rows: Sequence[int], horizon: int) -> list[_Line | None]:
     """Return times and actual values of the steps forecast, per series drawn; None for a series without any."""
-    actual = to_panel(data, freq=str(panel.freq))
+    actual = _read_like(data, panel)
     if (actual.origin.zone, actual.freq.kind) != (panel.origin.zone, panel.freq.kind):
         raise DataError(
             "Actual values must have times like those forecast.",
@@ -235,6 +237,18 @@ def _actual(data: Data, panel: Panel, rows: Sequence[int], horizon: int) -> list
             hint="pass a frame with the series and columns of the history that goes on after its end.",
         )
     return lines
+
+
+def _read_like(data: Data, panel: Panel) -> Panel:
+    """Read by the columns and the clock of the panel's own data, or else as any other frame."""
+    origin, columns = panel.origin, Columns(freq=str(panel.freq))
+    if origin.written is not None and origin.zone is not None:
+        columns["tz"] = origin.zone
+    if origin.names is not None and not isinstance(data, Panel):
+        found = schema_of(scan_native(data, ids=origin.names[0])[0])
+        if set(origin.names) <= set(found):
+            columns["id_col"], columns["time_col"], columns["target_col"] = origin.names
+    return to_panel(data, **columns)
 
 
 def _zone(panel: Panel) -> str:

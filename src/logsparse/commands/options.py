@@ -150,7 +150,7 @@ def write_table(table: pl.DataFrame, path: Path | None, format_: str | None = No
 
 
 def print_scores(
-    results: Any, *, by: str | None = None, out: Path | None = None, format_: str | None = None, **names: str
+    results: Any, *, by: str | None = None, out: Path | None = None, format_: str | None = None, **names: Any
 ) -> None:
     """Score the results, write all scores to `out` if given, and print them unless that is standard output."""
     from logsparse.data.columns import MODEL

@@ -304,3 +304,13 @@ def _refuse_twins(name: str, values: list[Any], column: pl.Series) -> None:
                     got=f"{shown(other)} ({type(other).__name__}) and {shown(value)} ({type(value).__name__})",
                     hint="give all ids the same type, for example text.",
                 )
+
+
+def to_pandas(column: pl.Series) -> Any:
+    """Convert one column to what a pandas frame is made of, without pyarrow."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone:
+        wall = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None).to_numpy()
+        return pd.Series(wall).dt.tz_localize("UTC").dt.tz_convert(column.dtype.time_zone)
+    return column.to_list() if column.dtype in (pl.String, pl.Date) else column.to_numpy()

@@ -200,9 +200,11 @@ def time_column(table: pl.LazyFrame, spec: ColumnSpec) -> str | None:
 def _wide_time_column(table: pl.LazyFrame, spec: ColumnSpec) -> str | None:
     """Return the time column of a wide table, or None for a long table."""
     schema, wanted = schema_of(table), [*spec.timed, *spec.static]
+    if spec.id_col in schema or spec.static:
+        return None
     time_col = time_column(table, spec)
-    single = {time_col, spec.target_col, *wanted} == set(schema)
-    if spec.id_col in schema or (spec.target_col in schema and not single) or spec.static:
+    # Times and a target alone are one series, whatever the times are called.
+    if spec.target_col in schema and {time_col, spec.target_col, *wanted} != set(schema):
         return None
     rest = {name: kind for name, kind in schema.items() if name not in (time_col, *wanted)}
     if time_col is not None and len(rest) == 1 and pl.String in rest.values():

@@ -19,7 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from logsparse.data.calendar import DAY, SECOND, Freq, Ints, Step, clock_went_back, every_other_business_day, infer
-from logsparse.data.columns import first_wrong, from_objects, texts, unique_names
+from logsparse.data.columns import first_wrong, from_objects, texts, to_pandas, unique_names
 from logsparse.data.files import BYTES_PER_CELL, collect, collect_whole, reading, scan, schema_of
 from logsparse.data.panel import Floats, SeriesId, Static
 from logsparse.data.times import READER_ERRORS, instants, show_time, to_days, zoned
@@ -73,6 +73,8 @@ def scan_native(frame: Any, *, ids: str | None = None, needed: Sequence[str] = (
 
 def _columns(frame: Any) -> tuple[list[tuple[object, Any]], Callable[[str, Any, bool], pl.Series], Library]:
     """Return the named columns of a frame, the function (name, column, ids) that converts one, and the library."""
+    if nw.dependencies.is_pandas_series(frame):  # one series, with its times in the index
+        frame = frame.to_frame()
     if nw.dependencies.is_pandas_dataframe(frame):
         return _pandas_columns(frame), _from_pandas, "pandas"
     if nw.dependencies.is_pyarrow_table(frame):
@@ -97,7 +99,7 @@ def to_native(table: pl.DataFrame, library: Library) -> Any:
         return table.to_arrow()
     import pandas as pd
 
-    return pd.DataFrame({name: _to_pandas(table[name]) for name in table.columns})
+    return pd.DataFrame({name: to_pandas(table[name]) for name in table.columns})
 
 
 def _pandas_columns(frame: Any) -> list[tuple[object, Any]]:
@@ -106,7 +108,7 @@ def _pandas_columns(frame: Any) -> list[tuple[object, Any]]:
 
     columns = [(frame.columns[i], frame.iloc[:, i]) for i in range(frame.shape[1])]
     index, taken = frame.index, {str(name) for name in frame.columns}
-    if not isinstance(index, pd.DatetimeIndex) and all(name is None for name in index.names):
+    if not isinstance(index, (pd.DatetimeIndex, pd.PeriodIndex)) and all(name is None for name in index.names):
         return columns
     levels = []
     for level, name in enumerate(index.names):
@@ -125,7 +127,8 @@ def _from_polars(name: str, column: pl.Series, ids: bool) -> pl.Series:
 
 def _from_pandas(name: str, column: Any, ids: bool) -> pl.Series:
     """Convert one pandas column without pyarrow, which not every pandas user has installed."""
-    series = nw.from_native(column, series_only=True)
+    periods = str(column.dtype).startswith("period[")  # a period begins at its time
+    series = nw.from_native(column.dt.to_timestamp() if periods else column, series_only=True)
     if isinstance(series.dtype, nw.Datetime):
         zone = series.dtype.time_zone
         utc = series if zone is None else series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
@@ -156,15 +159,6 @@ def _from_arrow(name: str, column: Any, ids: bool) -> pl.Series:
         return utc if column.type.tz is None else zoned(utc, str(column.type.tz))
     except READER_ERRORS:
         return from_objects(name, column.to_pylist(), ids=ids)
-
-
-def _to_pandas(column: pl.Series) -> Any:
-    import pandas as pd
-
-    if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone:
-        wall = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None).to_numpy()
-        return pd.Series(wall).dt.tz_localize("UTC").dt.tz_convert(column.dtype.time_zone)
-    return column.to_list() if column.dtype in (pl.String, pl.Date) else column.to_numpy()
 
 
 def as_text(column: pl.Series) -> pl.Series:

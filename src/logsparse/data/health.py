@@ -155,7 +155,10 @@ class Health:
         """Return one row per finding, in the library that the data came in: series, kind, severity, since, text."""
         names = [field.name for field in fields(Finding)]
         rows = [asdict(finding) for finding in self.findings]
-        whole_numbers = any(isinstance(row["series"], int) for row in rows)
+        series = [row["series"] for row in rows if row["series"] is not None]
+        whole_numbers = bool(series) and all(isinstance(name, int) for name in series)
+        if not whole_numbers:  # missing series have ids of the model, which may be of another type
+            rows = [row | {"series": None if row["series"] is None else str(row["series"])} for row in rows]
         kinds = dict.fromkeys(names, pl.String()) | ({"series": pl.Int64()} if whole_numbers else {})
         return to_native(pl.DataFrame({n: [row[n] for row in rows] for n in names}, kinds), self.library)
 

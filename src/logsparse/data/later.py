@@ -6,6 +6,7 @@ step: `lengths` is 0, and `starts` is the first step to forecast.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn, Unpack
@@ -28,6 +29,8 @@ from logsparse.errors import ConfigError, DataError, MissingColumnsError, StepUn
 
 # Number of phases of the grid that a new series is compared with.
 _MOST_PHASES = 1000
+# Whole numbers as they are written, so that 007 is not 7; no more digits than 64 bits have.
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 @dataclass(frozen=True)
@@ -45,13 +48,28 @@ def read_with(data: Data, fitted: Panel, columns: Columns) -> Panel:
     """Read data as those of a fitted panel were read, whatever their step; series without any value are kept."""
     spec = replace(ColumnSpec.of(columns), home=fitted.origin.zone)
     try:
-        return read_as(data, spec)
+        panel = read_as(data, spec)
     except StepUnknownError:
         # A history of single values does not show its step; it can only be the fitted one.
-        return read_as(data, replace(spec, freq=str(fitted.freq)))
+        panel = read_as(data, replace(spec, freq=str(fitted.freq)))
     except MissingColumnsError as error:
         roles = {"static": spec.static, "covariates": spec.covariates, "past covariates": spec.past_covariates}
         raise _unlike_fitted(error, "New data", roles) from error
+    return replace(panel, ids=ids_like(fitted.ids, panel.ids))
+
+
+def ids_like(fitted: Collection[SeriesId], ids: tuple[SeriesId, ...]) -> tuple[SeriesId, ...]:
+    """Return ids as the fitted ones are written: a csv file has text where a parquet file has whole numbers.
+
+    They are returned unchanged if they have one type already, or if none of them would be a fitted one.
+    """
+    kinds = {type(name) for name in fitted}, {type(name) for name in ids}
+    same: tuple[SeriesId, ...] = ids
+    if kinds == ({int}, {str}) and all(_WHOLE.fullmatch(str(name)) for name in ids):
+        same = tuple(int(name) for name in ids)
+    elif kinds == ({str}, {int}):
+        same = tuple(str(name) for name in ids)
+    return same if not set(same).isdisjoint(fitted) else ids
 
 
 def read_like(fitted: Panel, data: Data, **columns: Unpack[Columns]) -> Panel:
@@ -113,6 +131,7 @@ def find_new(panel: Panel, known: Collection[SeriesId], future: Data, **columns:
     table = collect(lazy, wanted)
     ids, codes = number_series(table, spec.id_col)
     there, kinds = {*panel.ids, *known}, {type(name) for name in panel.ids}
+    ids = ids_like(there, ids)
     new = [number for number, name in enumerate(ids) if name not in there and type(name) in kinds]
     # The order of the rows must not matter: a what-if compares two frames series by series, with the same draws.
     new.sort(key=lambda number: (str(type(ids[number])), ids[number]))
@@ -309,7 +328,7 @@ def _within(panel: Panel, table: pl.DataFrame, horizon: int, spec: ColumnSpec, *
 def _number(panel: Panel, ids: tuple[SeriesId, ...]) -> Ints:
     """Return the number of each series in the panel, -1 if the panel does not have it."""
     positions = dict(zip(panel.ids, range(len(panel)), strict=True))
-    numbers = np.array([positions.get(name, -1) for name in ids], np.int64)
+    numbers = np.array([positions.get(name, -1) for name in ids_like(panel.ids, ids)], np.int64)
     if (numbers < 0).all():
         raise DataError(
             "Future values must belong to the series to forecast.",

@@ -82,6 +82,8 @@ def backtest(
     ConfigError, DataError
         If an argument or the data break a rule, a fitted forecaster has learned from the steps to test, or the
         forecasters do not have the same horizon.
+    KeyboardInterrupt
+        If a training is interrupted; only `fit` itself goes on with the best weights so far.
 
     Examples
     --------
@@ -246,7 +248,7 @@ class _Test:
     def run(self, forecaster: Forecaster, levels: tuple[float, ...], *, refit: bool) -> pl.DataFrame:
         """Return the forecasts at every cutoff beside the true values."""
         as_it_is = hasattr(forecaster, "panel_") and not refit
-        fitted = forecaster if as_it_is else forecaster.clone().fit(self.first)
+        fitted = forecaster if as_it_is else _fitted(forecaster, self.first)
         histories = [fitted.history(self.panel.cut(lengths_S)) for lengths_S in self.cutoffs_WS]
         forecasts = _refitted(forecaster, fitted, histories, levels) if refit else fitted.summaries(histories, levels)
         tables = [
@@ -284,12 +286,23 @@ def _together(tables: Mapping[str, pl.DataFrame], levels: Sequence[float]) -> pl
     return pl.concat(named(name, table) for name, table in tables.items())
 
 
+def _fitted(forecaster: Forecaster, history: Panel) -> Forecaster:
+    """Return a fitted copy; an interrupted training ends the backtest, which would score what was hardly trained."""
+    fitted = forecaster.clone().fit(history)
+    if (training := getattr(fitted, "history_", None)) is not None:
+        from logsparse.train.loop import INTERRUPTED
+
+        if training.ended == INTERRUPTED:
+            raise KeyboardInterrupt("The backtest was interrupted in a training: it returns nothing.")
+    return fitted
+
+
 def _refitted(
     forecaster: Forecaster, fitted: Forecaster, histories: list[Panel], levels: tuple[float, ...]
 ) -> Iterator[Forecast]:
     for number, history in enumerate(histories):
         if number:
-            fitted = forecaster.clone().fit(history)
+            fitted = _fitted(forecaster, history)
         yield from fitted.summaries([history], levels)
 
 

@@ -17,6 +17,7 @@ from logsparse.data.columns import CUTOFF, ID, MODEL, NAIVE, SCALE, TARGET, TIME
 from logsparse.data.frame import Data
 from logsparse.data.grid import to_native
 from logsparse.errors import ConfigError, DataError, suggest
+from logsparse.evaluation.actuals import beside_actuals
 from logsparse.evaluation.results import ResultColumns, open_results
 
 MEAN, STEP = "mean", "step"
@@ -31,7 +32,9 @@ _FRONT = ("count", "wql", "skill", "nd", "mase")
 Levels = dict[str, float]  # column -> quantile level, in ascending order of level
 
 
-def score(results: Data, *, by: str | None = None, **columns: Unpack[ResultColumns]) -> Any:
+def score(
+    results: Data, *, by: str | None = None, actuals: Data | None = None, **columns: Unpack[ResultColumns]
+) -> Any:
     """Score forecasts against the true values.
 
     Scores are pooled over all values of a row. Rows without y are not scored. A score is left out if its columns are
@@ -65,6 +68,8 @@ def score(results: Data, *, by: str | None = None, **columns: Unpack[ResultColum
     by
         None for one row, or "unique_id" (or the name of the ids), "step" (1 ... horizon), "cutoff", or another column
         of the results, such as a static one, for one row each (per model).
+    actuals
+        Frame or file with the values that came after a forecast: then `results` is what `predict` returned.
     **columns
         `id_col`, `time_col`, `target_col`: names of columns. A frame of `backtest` needs none: its first columns are
         id, time, cutoff and target.
@@ -88,6 +93,8 @@ def score(results: Data, *, by: str | None = None, **columns: Unpack[ResultColum
     >>> ls.score(results).select("count", "R0.5", "mae").rows()
     [(2, 0.25, 0.5)]
     """
+    if actuals is not None:
+        results, columns = beside_actuals(results, actuals, by, **columns)
     tables, library, ids = open_results(results, **columns)
     table = next(tables)
     if not isinstance(by, str | None):
@@ -394,7 +401,7 @@ def _check_columns(table: pl.DataFrame, levels: Levels, by: str | None) -> None:
         raise DataError(
             f"Results to score{f' by {by}' if by else ''} must have the columns {', '.join(needed)}.",
             got=f"no {', '.join(missing)} among {', '.join(table.columns)}",
-            hint="score the frame that backtest returns, or rename yours.",
+            hint="score the frame that backtest returns; what predict returns needs actuals=, the values that came.",
         )
     if not levels and MEAN not in table.columns:
         raise DataError(

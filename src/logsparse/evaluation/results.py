@@ -16,7 +16,7 @@ from logsparse.data.frame import Data
 from logsparse.data.grid import Library, from_native
 from logsparse.errors import DataError, keywords, suggest
 
-_ROLES = {"id_col": ID, "time_col": TIME, "target_col": TARGET}
+ROLES = {"id_col": ID, "time_col": TIME, "target_col": TARGET}
 
 
 class ResultColumns(TypedDict, total=False):
@@ -33,7 +33,7 @@ def read_results(results: Data, **columns: Unpack[ResultColumns]) -> tuple[pl.Da
     A column is the one that was named, or else the one of the default name, or else that of its place in a backtest:
     id, time, cutoff, target.
     """
-    keywords(columns, _ROLES)
+    keywords(columns, ROLES)
     asked = {role: str(name) for role, name in columns.items()}
     table, library = from_native(results, ids=asked.get("id_col", ID))
     found = _recognised(table.columns, asked)
@@ -62,7 +62,7 @@ def _recognised(columns: list[str], asked: dict[str, str]) -> dict[str, str]:
     places = columns[:4] if columns[2:3] == [CUTOFF] else []
     by_place = {role: n for role, n in zip((ID, TIME, CUTOFF, TARGET), places, strict=False) if not in_results(n)}
     found: dict[str, str] = {}
-    for role, default in _ROLES.items():
+    for role, default in ROLES.items():
         chosen = asked.get(role) or (default if default in columns else by_place.get(default))
         if chosen is not None and chosen not in found.values():
             found[default] = chosen
@@ -72,7 +72,7 @@ def _recognised(columns: list[str], asked: dict[str, str]) -> dict[str, str]:
 def open_results(results: Data, **columns: Unpack[ResultColumns]) -> tuple[Iterator[pl.DataFrame], Library, str]:
     """Return what `read_results` does, but a folder in which each series lies whole in one part as its parts."""
     if isinstance(results, (str, Path)) and Path(results).is_dir():
-        keywords(columns, _ROLES)
+        keywords(columns, ROLES)
         asked = {role: str(name) for role, name in columns.items()}
         found = _recognised(list(schema_of(scan_folder(Path(results), []))), asked)
         ids = found.get(ID, ID)

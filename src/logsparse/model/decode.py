@@ -125,7 +125,8 @@ def decode_two_ways(
 ) -> Decoded:
     """Average the paths' mixture and the direct distribution, quantile by quantile; paths keep their ranks.
 
-    The direct distribution is decoded as one more path that nothing is fed to, so the history is read once.
+    The direct distribution is decoded as one more path that nothing is fed to, so the history is read once. Windows
+    without a history have it alone: their first step is known so badly that errors of a path would add up.
     """
     paths = uniform_BNH.shape[1]
     sampled = sample_paths(network, batch, uniform_BNH, feed="samples", direct=True)
@@ -134,9 +135,11 @@ def decode_two_ways(
     direct_HBQ = direct.quantile(levels).squeeze(-2)
     rank_BNH = stepwise.paths_BNH.argsort(1).argsort(1)
     level_HBN = ((rank_BNH + 0.5) / paths).movedim(-1, 0)
+    blank_B11 = ~batch.observed_BL[:, : batch.context].any(1)[:, None, None]
 
     def averaged(one_BXH: Tensor, other_HBX: Tensor) -> Tensor:
-        return (one_BXH + network.bounded(other_HBX, batch).movedim(0, -1)) / 2
+        other_BXH = network.bounded(other_HBX, batch).movedim(0, -1)
+        return torch.where(blank_B11, other_BXH, (one_BXH + other_BXH) / 2)
 
     paths_BNH = averaged(stepwise.paths_BNH, direct.sample(level_HBN))
     quantiles_BQH = averaged(stepwise.quantiles_BQH, direct_HBQ)

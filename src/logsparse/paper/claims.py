@@ -1,7 +1,7 @@
 """Rows and losses of the recorded runs -> the paper's claims, each with figure, 95 % interval and verdict.
 
-A comparison is evidence if both runs record their data and left losses to resample, both models beat seasonal naive,
-and no validation curve was still falling. A claim is confirmed only by evidence whose interval lies on its side.
+A comparison is evidence if both runs record their data and losses to resample, both models beat seasonal naive, and
+no validation loss was still falling. A claim is confirmed only by evidence whose interval lies on its side.
 """
 
 from __future__ import annotations
@@ -16,9 +16,18 @@ from logsparse.evaluation.compare import Interval
 from logsparse.paper.cases import DEEPAR, KERNEL_SIZES, NAIVE, OURS, TABLES
 from logsparse.paper.experiment import UNIDENTIFIED, Experiment, Table, Traces, never, nothing_known, nothing_to_run
 from logsparse.paper.ledger import Row
-from logsparse.paper.long_waves import CASE as LONG_CASE
-from logsparse.paper.long_waves import FULL_LENGTH, FULL_MEMORY, LONG_WAVES, SPARSE
-from logsparse.paper.synthetic import HIDDEN, SEASONAL_NAIVE, SYNTHETIC, T0, TRANSFORMER
+from logsparse.paper.synthetic import (
+    FULL_LENGTH,
+    FULL_MEMORY,
+    HIDDEN,
+    LONG_CASE,
+    LONG_WAVES,
+    SEASONAL_NAIVE,
+    SPARSE,
+    SYNTHETIC,
+    T0,
+    TRANSFORMER,
+)
 from logsparse.paper.tables import Cell, cell, difference, sound
 
 _CONVOLVED = [(f"{kind}+conv{constraint}", f"{kind}{constraint}")
@@ -37,9 +46,9 @@ class Claim:
     pairs: Mapping[str, Sequence[Pair]]
     """The better and the worse model, by table."""
     allowed: float = 0.0
-    """By how much the error may be larger and the claim still holds, as a share."""
+    """Largest relative increase of the error with which the claim still holds."""
     same_recipe: bool = False
-    """Whether only rows are compared whose settings differ in the network alone."""
+    """Compare only rows whose settings differ in nothing but the network."""
 
     def holds(self, found: Interval) -> str:
         """Return yes or no where the interval lies on one side, else open."""
@@ -51,7 +60,7 @@ class Claim:
 
 
 _SYNTHETIC = Claim(
-    # Each kind has the learning rate that did best on validation: no equal recipe.
+    # Each model has the learning rate that was best on validation: `same_recipe` would exclude all pairs.
     "in the synthetic study the Transformer keeps the amplitude where DeepAR loses it, each with its own learning rate",
     {},
 )
@@ -70,7 +79,7 @@ CLAIMS = (
             "sparse": [("sparse", "full-length"), ("sparse+conv", "full+conv-length")],
             LONG_WAVES.name: [(SPARSE, FULL_LENGTH)],
         },
-        # As much as it loses in the paper's own table: 0.079 against 0.074.
+        # The difference in the paper's own table: 0.079 against 0.074.
         allowed=0.07,
     ),
     Claim(
@@ -101,12 +110,12 @@ class Comparison:
 
     @property
     def interval(self) -> Interval | None:
-        """The relative difference, where the runs left losses on the same days."""
+        """The relative difference; None unless both runs recorded losses of the same days."""
         return difference(*self.cells)
 
     @property
     def doubts(self) -> list[str]:
-        """Why it is no evidence; empty if it is."""
+        """Reasons why the comparison is not evidence; empty if it is."""
         named = list(zip(self.pair, self.cells, strict=True))
         found = [f"{model} does not beat seasonal naive" for model, one in named if one.beats(self.naive) is False]
         found += [f"the loss of {model} was still falling" for model, one in named if one.flat is False]
@@ -118,12 +127,12 @@ class Comparison:
 
     @property
     def holds(self) -> str:
-        """Return yes, no or open; - where it is no evidence."""
+        """Yes, no or open; - if the comparison is not evidence."""
         found = self.interval
         return "-" if found is None or self.doubts else self.claim.holds(found)
 
     def line(self) -> list[str]:
-        """Return it as a line of a table."""
+        """Return the comparison as a row of the table."""
         there = ["-"] * 2
         if self.there:
             there = [f"{self.there[0]:.3f} / {self.there[1]:.3f}", self.claim.holds_in_paper(*self.there)]
@@ -133,7 +142,7 @@ class Comparison:
 
 
 def tables(rows: Sequence[Row], traces: Traces) -> list[Table]:
-    """Return what became of each claim, and the comparisons behind it: all pairs that have run."""
+    """Return a table of verdicts, one per claim, and a table of all comparisons whose two models have run."""
     found = [comparison for claim in CLAIMS for comparison in _comparisons(claim, rows, traces)]
     found += list(_synthetic([row for row in rows if row["task"] == SYNTHETIC.name], traces))
     if not found:
@@ -190,7 +199,7 @@ def _comparisons(claim: Claim, rows: Sequence[Row], traces: Traces) -> Iterator[
 
 
 def _recipe(of: Cell) -> dict[str, Any]:
-    """All settings but those of the network itself."""
+    """Return all settings except those of the network itself."""
     settings = json.loads(of.rows[0]["config"])
     model = {name: value for name, value in settings["model"].items() if name not in presets.NETWORK}
     return {**settings, "model": model}

@@ -31,9 +31,8 @@ from logsparse.paper.experiment import (
     whole_matrix,
 )
 from logsparse.paper.ledger import Row, Run, run_of, unfinished
-from logsparse.paper.long_waves import LONG_WAVES
 from logsparse.paper.shapes import MATCHING
-from logsparse.paper.synthetic import SYNTHETIC
+from logsparse.paper.synthetic import LONG_WAVES, SYNTHETIC
 from logsparse.paper.tables import KERNELS_TABLE, SPARSE_TABLE, STATISTICS, TABLES_OF_THE_PAPER, TEN_LAYERS_TABLE
 from logsparse.pictures import INK, START, draw_attention_matrix, new_panels, save_figure
 

@@ -2,6 +2,9 @@
 
 Two waves of 12 steps have amplitudes A1 and A2, the rest of the history has A3, and the 24 steps after t0 have the
 larger of A1 and A2: a model must look back t0 steps to know it. Values are around 72, with noise N(0, 1).
+
+Long waves make the argument behind table 3 without the noise of real data: amplitudes lie 744 steps back. A sparse row
+of L = 768 has 112 cells, so full attention of the same memory has L = 293; its window does not contain the amplitudes.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from logsparse.attention.pattern import full, restart
+from logsparse.baselines.naive import SeasonalNaive
 from logsparse.baselines.recurrent import DeepAR
 from logsparse.config import Config, ModelConfig, TrainConfig
 from logsparse.data.calendar import Freq
@@ -22,6 +27,7 @@ from logsparse.data.scale import Doubles
 from logsparse.errors import ConfigError
 from logsparse.evaluation.backtest import backtest
 from logsparse.evaluation.metrics import score
+from logsparse.forecast import Forecaster
 from logsparse.forecaster import LogSparse
 from logsparse.paper.experiment import (
     NO_TRACES,
@@ -35,6 +41,7 @@ from logsparse.paper.experiment import (
     losses,
 )
 from logsparse.paper.ledger import Identity, Row, Run
+from logsparse.paper.tables import Cell, cell, difference, sound
 from logsparse.pictures import INK, new_figure
 
 if TYPE_CHECKING:
@@ -44,6 +51,14 @@ if TYPE_CHECKING:
 
 HORIZON = 24
 SIZES = (4500, 500, 1000)
+
+LONG_TASK, LONG_CASE = "long-waves", "t0=744"
+LONG_T0 = 744
+SHORT = 293
+"""Length of full attention of the same memory: round(sqrt(768 * 112))."""
+NAIVE, SPARSE, FULL_MEMORY, FULL_LENGTH = LONG_MODELS = ("seasonal-naive", "sparse", "full-memory", "full-length")
+LONG_SEEDS = 3
+EPOCHS, BATCH = 20, 32
 
 
 class Study(NamedTuple):
@@ -221,4 +236,120 @@ SYNTHETIC = Experiment(
     figure,
     shows="Figure 4(b), error against t0",
     prepare=prepare,
+)
+
+
+def long_runs(seeds: int | None, models: Sequence[str], budget: float | None = None) -> list[Run]:
+    """Return all runs of these models, seed by seed; seasonal naive runs once."""
+    return [
+        Run(LONG_TASK, LONG_CASE, model) if model == NAIVE else Run(LONG_TASK, LONG_CASE, model, seed, budget)
+        for seed in range(LONG_SEEDS if seeds is None else seeds)
+        for model in models
+        if model != NAIVE or seed == 0
+    ]
+
+
+def long_config(model: str) -> Config:
+    """Return the network of the synthetic study with as many layers as the sparse pattern needs to reach its window."""
+    base, pattern = config(TRANSFORMER, LONG_T0), restart(96)
+    layers = pattern.layers_to_reach(LONG_T0 + HORIZON)
+    assert layers is not None, "a restart reaches every past"
+    network = replace(base.model, layers=layers, patterns=(pattern if model == SPARSE else full(),))
+    train = replace(base.train, epochs=EPOCHS, batch=BATCH)
+    return replace(base, context=_length(model) - HORIZON, model=network, train=train)
+
+
+def identify_long(wanted: Sequence[Run]) -> dict[Run, Identity]:
+    """Identify runs by their config and all series, cut to what the model sees."""
+    whole = _whole()
+    panels = {run.model: _seen(whole, run.model) for run in wanted}
+    return {run: known_by(_forecaster(run), panels[run.model].training, *panels[run.model]) for run in wanted}
+
+
+def prepare_long(run: Run) -> Prepared:
+    """Return the model of a run, and its series."""
+    sets = _seen(_whole(), run.model)
+    return Prepared(_forecaster(run), sets.training, sets.validation)
+
+
+def run_long(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
+    """Train, forecast the test series and score."""
+    sets, model = _seen(_whole(), run.model), _forecaster(run)
+    facts: dict[str, Any] = {"minutes": 0.0, "trace": {}}
+    if isinstance(model, LogSparse):
+        model.minutes, model.verbose = run.budget, verbose
+        model.fit(sets.training, validation=sets.validation, folder=folder)
+        facts = facts_of(model)
+    results = backtest(model, sets.test, season=HORIZON)
+    facts["trace"]["losses"] = {run.model: losses(results)}
+    found = score(results).row(0, named=True)
+    return {"R0.5": found["R0.5"], "R0.9": found["R0.9"], **facts}
+
+
+def _length(model: str) -> int:
+    return SHORT if model == FULL_MEMORY else LONG_T0 + HORIZON
+
+
+def _whole() -> Study:
+    return study(LONG_T0, np.random.default_rng(LONG_T0))
+
+
+def _seen(whole: Study, model: str) -> Study:
+    """The last steps of every series, as many as the model's window has: one window per series for every model."""
+    return Study(*(_last(panel, _length(model)) for panel in whole))
+
+
+def _last(panel: Panel, steps: int) -> Panel:
+    length = int(panel.lengths[0])
+    values = panel.values.reshape(len(panel), length)[:, -steps:]
+    return replace(
+        panel,
+        values=np.ascontiguousarray(values).ravel(),
+        indptr=np.arange(len(panel) + 1) * steps,
+        lengths=np.full(len(panel), steps),
+        starts=np.full(len(panel), length - steps),
+    )
+
+
+def _forecaster(run: Run) -> Forecaster:
+    if run.model == NAIVE:
+        return SeasonalNaive(HORIZON, season=HORIZON)
+    return LogSparse(HORIZON, config=long_config(run.model), seed=run.seed, samples=SAMPLES)
+
+
+def long_tables(rows: Sequence[Row], traces: Traces = NO_TRACES) -> list[Table]:
+    """Show the error of each model, and its difference from the sparse one."""
+    found = {model: one for model in LONG_MODELS if (one := cell(rows, traces, LONG_CASE, model))}
+    lines = [
+        [
+            model,
+            str(_length(model)),
+            f"{one.error:.4f}",
+            f"{one.windows:,}" if one.windows else "-",
+            str(len(one.rows)),
+            {None: "-", True: "yes", False: "no"}[one.flat],
+            _against_sparse(found, model),
+        ]
+        for model, one in found.items()
+    ]
+    head = ["model", "L", "R0.5", "windows", "seeds", "flat", "sparse against it"]
+    return [Table("Waves with amplitudes 744 steps back; the noise alone has R0.5 = 0.011", head, lines)]
+
+
+def _against_sparse(found: dict[str, Cell], model: str) -> str:
+    if model == SPARSE or SPARSE not in found:
+        return "-"
+    return str(difference(found[SPARSE], found[model]) or "-")
+
+
+LONG_WAVES = Experiment(
+    LONG_TASK,
+    LONG_MODELS,
+    long_runs,
+    identify_long,
+    run_long,
+    long_tables,
+    fits=sound,
+    every_seed=True,
+    prepare=prepare_long,
 )

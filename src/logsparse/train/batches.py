@@ -83,7 +83,10 @@ class TrainingSet:
             hidden_B = (hiding.random(len(pairs)) < self.hidden_history)[first : first + len(share)]
         batch = windows(share.series_B, share.start_B, hidden_B)
         if self.masks_future_lags:
-            batch.mask_future_lags(windows.lags, torch.arange(first, first + len(share)) % _UNMASKED_EVERY > 0)
+            masked_B = torch.arange(first, first + len(share)) % _UNMASKED_EVERY > 0
+            if hidden_B is not None:  # a window without a history is forecast without lags only
+                masked_B |= torch.from_numpy(hidden_B)
+            batch.mask_future_lags(windows.lags, masked_B)
         return batch.to(ranks.device)
 
 

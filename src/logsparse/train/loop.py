@@ -114,6 +114,16 @@ class TrainingHistory:
             return f"Training ended after {taken} while the validation loss was still falling: train for longer."
         return None
 
+    def __repr__(self) -> str:
+        planned = f" of {self.planned:_}" if self.cut else ""
+        best = "" if self.best is None else f", best validation loss {self.best:.4f}"
+        return f"TrainingHistory({self.steps:_}{planned} steps in {self.seconds:.0f} s, {self.ended}{best})"
+
+    def _repr_html_(self) -> str:
+        """Return the sentence of `repr`, the warning and the picture, for notebooks."""
+        notes = "".join(f"<p>{note}</p>" for note in (repr(self), self.warning) if note)
+        return notes + (self.plot().html(repr(self)) if self.rows else "")
+
     def plot(self) -> Picture:
         """Draw training and validation loss over steps, as a figure that a notebook displays.
 
@@ -278,7 +288,7 @@ class Training:
         return replace(history, planned=self.steps, anneals=self.train.schedule != "constant")
 
     def _best(self) -> dict[str, float]:
-        return {} if self.history.best is None else {"best": self.history.best}
+        return {} if self.history.best is None else {"validation": self.history.best}
 
     def _raise_not_finite(self, loss: float, norm: float) -> NoReturn:
         saved = f"; the last checkpoint is in {self.folder}" if self.folder and self.history.rows else ""

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from logsparse.paper import long_waves, synthetic
+from logsparse.paper import synthetic
 from logsparse.paper.ledger import COLUMNS, Run
-from logsparse.paper.long_waves import CASE, LONG_WAVES, MODELS, T0
+from logsparse.paper.synthetic import LONG_CASE, LONG_MODELS, LONG_T0, LONG_WAVES
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_sparse_pattern_reaches_its_whole_window_and_the_short_one_has_its_memory() -> None:
-    configs = {model: long_waves.config(model) for model in MODELS[1:]}
+    configs = {model: synthetic.long_config(model) for model in LONG_MODELS[1:]}
     (pattern,) = configs["sparse"].model.patterns
     assert {model: config.length for model, config in configs.items()} == {
         "sparse": 768,
@@ -33,25 +33,25 @@ def test_the_sparse_pattern_reaches_its_whole_window_and_the_short_one_has_its_m
 
 
 def test_the_short_window_holds_the_same_waves_without_their_amplitudes() -> None:
-    whole = synthetic.study(T0, np.random.default_rng(T0)).test
-    short = long_waves._last(whole, 293)
+    whole = synthetic.study(LONG_T0, np.random.default_rng(LONG_T0)).test
+    short = synthetic._last(whole, 293)
     for series in range(len(whole)):
         assert short[series].tolist() == whole[series][-293:].tolist()
     assert short.ends().tolist() == whole.ends().tolist()
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", LONG_MODELS)
 def test_every_model_runs_and_leaves_losses_of_the_same_series(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = long_waves.config
+    make = synthetic.long_config
 
     def quick(name: str) -> object:
         config = make(name)
         return replace(config, train=replace(config.train, windows=4, batch=2, epochs=1, validation_windows=2))
 
-    monkeypatch.setattr(long_waves, "config", quick)
-    facts = LONG_WAVES.run(Run("long-waves", CASE, model), folder=tmp_path, verbose=False)
+    monkeypatch.setattr(synthetic, "long_config", quick)
+    facts = LONG_WAVES.run(Run("long-waves", LONG_CASE, model), folder=tmp_path, verbose=False)
     assert facts["R0.5"] > 0
     ((_, losses),) = facts["trace"]["losses"].items()
     assert losses["of"] == ["6", "7", "8"]
@@ -65,17 +65,17 @@ def test_runs_go_seed_by_seed_and_seasonal_naive_runs_once() -> None:
 
 
 def test_models_are_known_by_the_series_they_see() -> None:
-    runs = LONG_WAVES.runs(1, MODELS)
+    runs = LONG_WAVES.runs(1, LONG_MODELS)
     known = {run.model: one.data for run, one in LONG_WAVES.identify(runs).items()}
     assert known["sparse"] == known["full-length"] == known["seasonal-naive"] != known["full-memory"]
 
 
 def test_the_table_shows_each_model_beside_the_sparse_one() -> None:
     def row(model: str, error: float) -> dict[str, str]:
-        return {**dict.fromkeys(COLUMNS, ""), "case": CASE, "model": model, "seed": "0", "R0.5": f"{error}"}
+        return {**dict.fromkeys(COLUMNS, ""), "case": LONG_CASE, "model": model, "seed": "0", "R0.5": f"{error}"}
 
     traces = {
-        (CASE, model): {"0": {"losses": {model: {"of": ["1", "2"], "R0.5": [loss, loss]}}}}
+        (LONG_CASE, model): {"0": {"losses": {model: {"of": ["1", "2"], "R0.5": [loss, loss]}}}}
         for model, loss in (("sparse", 1.0), ("full-memory", 4.0))
     }
     (table,) = LONG_WAVES.tables([row("sparse", 0.02), row("full-memory", 0.08)], traces)
