@@ -126,6 +126,25 @@ def recognised(panel: Panel) -> dict[str, Any]:
     }
 
 
+def rows_of(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what `recognised` returns as labels and texts, for people."""
+    more = ", ..." if facts["series"] > len(facts["ids"]) else ""
+    most = "" if facts["most_missing"] is None else f", most in {facts['most_missing']}"
+    ends = (facts["lowest"], facts["highest"])
+    fewest, longest = facts["steps"]
+    return [
+        ("layout", "long: one row per series and time" if facts["layout"] == "long" else "wide: one column per series"),
+        ("series", f"{facts['series']:,} ({', '.join(map(str, facts['ids']))}{more})"),
+        ("step", f"{facts['step']} (season {facts['season']})"),
+        ("span", f"{facts['first']} to {facts['last']}"),
+        ("time zone", facts["zone"] or "none"),
+        ("steps per series", f"{longest:,}" if fewest == longest else f"{fewest:,} to {longest:,}"),
+        ("values", f"{facts['values']:,}"),
+        ("missing", f"{facts['missing']:,} ({facts['missing'] / facts['values']:.2%}){most}"),
+        ("lowest, highest", ", ".join("none" if end is None else f"{end:g}" for end in ends)),
+    ]
+
+
 def _fitted(model: Forecaster | str | Path) -> Forecaster:
     forecaster = model if isinstance(model, Forecaster) else load(model)
     if not hasattr(forecaster, "panel_"):

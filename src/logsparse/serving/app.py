@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,7 +26,7 @@ from logsparse.forecast import Forecaster
 from logsparse.params import steps_asked
 from logsparse.serving.batching import Engine, warm_up
 from logsparse.serving.guard import RETRY_SECONDS, Guard, error_body, status_of
-from logsparse.serving.inspect import attention_answer, backtest_answer, card, check_answer, chosen
+from logsparse.serving.inspect import attention_answer, backtest_answer, card, check_answer, chosen, example
 from logsparse.serving.schema import (
     REFUSALS,
     REQUEST_BODY,
@@ -307,12 +307,21 @@ def _add_state(app: FastAPI, served: _Served, guard: Guard) -> None:
     @app.get("/v1/models", response_model=ModelList)
     async def models() -> dict[str, Any]:
         """List the models."""
-        return {"models": list(cards.values())}
+        return {"models": list(cards.values()), "max_body": guard.max_body}
 
     @app.get("/v1/models/{name}", response_model=ModelCard)
     async def model(name: str) -> dict[str, Any]:
         """Describe a model: settings, step, horizon, end of its training."""
         return cards[served.model(name)[0]]
+
+    @cache
+    def example_file(name: str) -> bytes:
+        return written(example(served.models[name]), "parquet")
+
+    @app.get("/v1/models/{name}/example", responses=TABLES_OUT)
+    async def made_up(name: str) -> Response:
+        """Return a parquet file of made-up values that a model can forecast."""
+        return _answer(await engine.work(partial(example_file, served.model(name)[0])), "parquet")
 
     def state() -> dict[str, Any]:
         return {"status": "ok" if engine.alive else "draining", "version": __version__, "models": list(cards)}

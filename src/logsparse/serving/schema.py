@@ -156,6 +156,7 @@ class CheckAnswer(BaseModel):
 
     model: str
     data: Recognised
+    rows: list[tuple[str, str]] = Field(description="The same as labels and texts, as `logsparse check` prints them.")
     columns: dict[str, Any] = Field(description="Columns as they were read: id_col, time_col, target_col, ...")
     fits: bool = Field(description="Whether the model can forecast these data.")
     summary: str
@@ -215,6 +216,7 @@ class ModelList(BaseModel):
     """Answer of `GET /v1/models`."""
 
     models: list[ModelCard]
+    max_body: int = Field(description="Bytes of the largest request.")
 
 
 class Alive(BaseModel):
