@@ -23,6 +23,14 @@ from logsparse.serving.tables import Limits, TooLargeError, as_json, check_serie
 _LISTED = 100
 # Quantiles of a backtest: median and 80 % band.
 _LEVELS = (0.1, 0.5, 0.9)
+# Scores that people are shown.
+_SCORES = {
+    "coverage_80": "share of values in the 80 % band",
+    "width_80": "width of the 80 % band",
+    "wql": "quantile error (wql)",
+    "nd": "absolute error (nd)",
+    "mase": "scaled absolute error (mase)",
+}
 # Rows of an example, about.
 _EXAMPLE_ROWS = 100_000
 
@@ -87,6 +95,7 @@ def backtest_answer(name: str, model: Forecaster, panel: Panel, query: BacktestQ
     scores = [
         {"model": name if who == "model" else who, **score(table).row(0, named=True)} for who, table in found.items()
     ]
+    clean = json.loads(json.dumps(scores), parse_constant=lambda _: None)
     id_col, time_col, target_col = result_names(panel.origin)
     own, naive = found["model"], found[NAIVE]
     table = own.with_columns(naive["mean"].alias(NAIVE))
@@ -110,10 +119,28 @@ def backtest_answer(name: str, model: Forecaster, panel: Panel, query: BacktestQ
         "model": name,
         "windows": query.windows,
         "seen": seen,
-        "scores": json.loads(json.dumps(scores), parse_constant=lambda _: None),
+        "scores": clean,
         "coverage": scores[0].get("coverage_80"),
+        "summary": _verdict(query.windows, seen, *scores),
+        "rows": [
+            (label, *(plain[key] for plain in clean)) for key, label in _SCORES.items() if clean[0].get(key) is not None
+        ],
         "series": series,
     }
+
+
+def _verdict(windows: int, seen: bool, own: dict[str, Any], naive: dict[str, Any]) -> str:
+    """Return what the scores of all series say, in sentences."""
+    parts = [f"All series, the last {'window' if windows == 1 else f'{windows:,} windows'}:"]
+    if (inside := own.get("coverage_80")) is not None:
+        parts.append(f"{100 * inside:.0f} % of the actual values lie in the 80 % band.")
+    metric = next((name for name in ("wql", "nd") if own.get(name) is not None and naive.get(name)), None)
+    if metric is not None:
+        more = 100 * (own[metric] / naive[metric] - 1)
+        word = "larger" if more > 0 else "smaller"
+        parts.append(f"The error ({metric}) is {abs(more):.0f} % {word} than that of seasonal naive.")
+    known = "The model was trained on some of these values, so this looks better than it is."
+    return " ".join([*parts, known if seen else "The model was not trained on these values."])
 
 
 def attention_answer(name: str, model: Any, panel: Panel, query: AttentionQuery) -> dict[str, Any]:

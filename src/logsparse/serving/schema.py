@@ -174,6 +174,8 @@ class BacktestAnswer(BaseModel):
     seen: bool = Field(description="Whether the model was trained on some of these values: scores are then too good.")
     scores: list[dict[str, Any]] = Field(description="One row per model: this one and seasonal_naive.")
     coverage: float | None = Field(description="Share of the actual values inside the 80 % band.")
+    summary: str = Field(description="What the scores say, in sentences.")
+    rows: list[tuple[str, float | None, float | None]] = Field(description="Some of the scores, named for people.")
     series: list[dict[str, Any]] = Field(
         description="Forecasts per series: id, cutoff, times, actual, mean, quantiles."
     )
