@@ -26,7 +26,7 @@ from logsparse.forecast import Forecaster
 from logsparse.params import steps_asked
 from logsparse.serving.batching import Engine, warm_up
 from logsparse.serving.guard import RETRY_SECONDS, Guard, error_body, status_of
-from logsparse.serving.inspect import attention_answer, backtest_answer, card, check_answer, chosen, example
+from logsparse.serving.inspect import attention_answer, backtest_answer, card, check_answer, chosen
 from logsparse.serving.schema import (
     REFUSALS,
     REQUEST_BODY,
@@ -52,6 +52,7 @@ from logsparse.serving.tables import (
     MEDIA,
     Limits,
     check_series,
+    example,
     from_request,
     kind_of,
     kserve_answer,

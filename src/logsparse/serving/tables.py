@@ -52,6 +52,8 @@ _BODY = "the body of the request"
 _BYTES_PER_CELL = 16
 _LONGEST_ID = 1000
 _FARTHEST = 2**62
+# Rows of an example, about.
+_EXAMPLE_ROWS = 100_000
 
 
 class MediaError(LogsparseError):
@@ -332,6 +334,29 @@ def _no_start(entry: SeriesInput, number: int, what: str) -> DataError:
         got=f"{shown(entry.start_timestamp)} in inputs[{number}]",
         hint="write the time of the first value, such as 2024-01-01T00:00:00.",
     )
+
+
+def example(model: Forecaster) -> pl.DataFrame:
+    """Return made-up values that a model can forecast: its columns, ids and step, waves of one season and of seven."""
+    panel, spec, season = model.panel_, names_of(model, {}), model.panel_.freq.season
+    steps = min(int(panel.lengths.max()), 1000) + 4 * (season + model.horizon)
+    ids = panel.ids[: max(1, _EXAMPLE_ROWS // steps)]
+    # For a model with covariates, rows without a value are the future.
+    future = model.horizon if spec.covariates else 0
+    offsets = np.arange(1 - steps, future + 1)
+    times = stamps(panel, panel.freq.add(np.full(len(offsets), max(model.learned_until().values())), offsets))
+    parts, rng = [], np.random.default_rng(0)
+    for number, name in enumerate(ids):
+        turns = 2 * np.pi * (offsets / max(season, 2) + number / 7)
+        noise = rng.normal(size=len(offsets))
+        shape = 1 + 0.45 * np.sin(turns) + 0.15 * np.sin(2 * turns) + 0.12 * np.sin(turns / 7) + 0.07 * noise
+        # Whole numbers above zero have a density under every likelihood.
+        values = np.maximum(np.round((60 + 40 * (number % 5)) * shape), 1.0)
+        columns = {spec.id_col: name, spec.time_col: times, spec.target_col: np.where(offsets > 0, np.nan, values)}
+        extra = {covariate: np.sin(turns).round(3) for covariate in spec.covariates}
+        static = {key: panel.static[key].categories[0] for key in spec.static}
+        parts.append(pl.DataFrame({**columns, **extra, **static}).with_columns(pl.col(spec.target_col).fill_nan(None)))
+    return pl.concat(parts)
 
 
 def texts(panel: Panel, times: Any) -> list[str | int]:
