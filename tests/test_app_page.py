@@ -353,7 +353,7 @@ def test_charts_follow_when_the_screen_turns_dark(visit: Visit, table: Path) -> 
 def test_a_token_and_one_of_several_models_are_asked_for(visit: Visit, model: ls.LogSparse, table: Path) -> None:
     models = {"net": model, "naive": ls.SeasonalNaive(HORIZON).fit(hourly())}
     with here(models, Settings(token=TOKEN, max_body=100_000)) as server:
-        page = visit(server.url, refusals=3)
+        page = visit(server.url, refusals=2)
         expect(page.locator("#token")).to_be_focused()
         page.keyboard.type("wrong")
         page.keyboard.press("Enter")
@@ -364,7 +364,7 @@ def test_a_token_and_one_of_several_models_are_asked_for(visit: Visit, model: ls
         load(page, table)
         assert TOKEN not in page.locator("#command").inner_text()
         page.select_option("#model", "naive")
-        expect(page.locator("#look-error")).to_contain_text("Only a model with attention can show")
+        expect(page.locator("#look-error")).to_contain_text("SeasonalNaive has no attention that could show")
         expect(page.locator("#command")).to_contain_text("logsparse predict naive loads.csv")
         large = table.with_name("large.csv")
         large.write_bytes(b"x" * 100_001)

@@ -26,7 +26,7 @@ from logsparse.forecast import Forecaster
 from logsparse.params import steps_asked
 from logsparse.serving.batching import Engine, warm_up
 from logsparse.serving.guard import RETRY_SECONDS, Guard, error_body, status_of
-from logsparse.serving.inspect import attention_answer, backtest_answer, card, check_answer, chosen
+from logsparse.serving.inspect import attention_answer, backtest_answer, card, check_answer, chosen, has_attention
 from logsparse.serving.schema import (
     REFUSALS,
     REQUEST_BODY,
@@ -290,7 +290,7 @@ def _add_questions(app: FastAPI, served: _Served) -> None:
 
         def look() -> bytes:
             name, model = served.model(query.model)
-            if not hasattr(getattr(model, "network_", None), "queries_keys"):
+            if not has_attention(model):
                 raise UnknownModelError(
                     "Only a model with attention can show what its forecast looked at.",
                     got=f"{name}, which is {type(model).__name__}",

@@ -46,6 +46,11 @@ def chosen(panel: Panel, series: str | None) -> Panel:
     return panel.keep(names)
 
 
+def _seen(panel: Panel) -> Panel:
+    """Return the panel without rows that are the future of its covariates."""
+    return panel.to_last_value() if panel.covariates else panel
+
+
 def check_answer(name: str, model: Forecaster, table: Any, query: CheckQuery, limits: Limits) -> dict[str, Any]:
     """Return what `logsparse check` prints, as `CheckAnswer` describes it."""
     columns: Any = query.columns()
@@ -54,7 +59,7 @@ def check_answer(name: str, model: Forecaster, table: Any, query: CheckQuery, li
     spec = names_of(model, columns)
     shown = None
     if query.series is not None:
-        one = chosen(panel, query.series)
+        one = _seen(chosen(panel, query.series))
         first = max(0, int(one.lengths[0]) - query.last)
         steps = np.arange(first, int(one.lengths[0]))
         values = [None if np.isnan(value) else float(value) for value in one[0][first:]]
@@ -86,6 +91,7 @@ def backtest_answer(name: str, model: Forecaster, panel: Panel, query: BacktestQ
             got=f"{len(panel):,} series at {query.windows:,} cutoffs",
             hint="ask for fewer windows; --max-series of the server sets the limit.",
         )
+    panel = _seen(panel)
     chosen(panel, query.series)
     levels = (0.5,) if model.point_only else _LEVELS
     found, seen = past_forecasts(model, panel, query.windows, levels)
@@ -134,10 +140,15 @@ def _verdict(windows: int, seen: bool, own: dict[str, Any], naive: dict[str, Any
     metric = next((name for name in ("wql", "nd") if own.get(name) is not None and naive.get(name)), None)
     if metric is not None:
         more = 100 * (own[metric] / naive[metric] - 1)
-        word = "larger" if more > 0 else "smaller"
-        parts.append(f"The error ({metric}) is {abs(more):.0f} % {word} than that of seasonal naive.")
+        word = f"{abs(more):.0f} % {'larger' if more > 0 else 'smaller'} than" if abs(more) >= 0.5 else "about"
+        parts.append(f"The error ({metric}) is {word} that of seasonal naive.")
     known = "The model was trained on some of these values, so this looks better than it is."
     return " ".join([*parts, known if seen else "The model was not trained on these values."])
+
+
+def has_attention(model: Forecaster) -> bool:
+    """Return whether `/v1/attention` can answer for a model."""
+    return hasattr(getattr(model, "network_", None), "queries_keys")
 
 
 def attention_answer(name: str, model: Any, panel: Panel, query: AttentionQuery) -> dict[str, Any]:
@@ -175,6 +186,7 @@ def card(name: str, model: Forecaster) -> dict[str, Any]:
         "covariates": list(panel.covariates),
         "static": list(panel.static),
         "context": None if config is None else config.context,
+        "attention": has_attention(model),
         "parameters": None if network is None else sum(weight.numel() for weight in network.parameters()),
         "validation_loss": None if course is None else course.best,
         "warning": None if course is None else course.warning,

@@ -207,6 +207,7 @@ class ModelCard(BaseModel):
     covariates: list[str]
     static: list[str]
     context: int | None
+    attention: bool = Field(description="Whether `/v1/attention` shows what its forecasts look at.")
     parameters: int | None = Field(description="Number of weights of the network.")
     validation_loss: float | None
     warning: str | None = Field(description="A sentence if the training was too short.")

@@ -344,7 +344,9 @@ def example(model: Forecaster) -> pl.DataFrame:
     # For a model with covariates, rows without a value are the future.
     future = model.horizon if spec.covariates else 0
     offsets = np.arange(1 - steps, future + 1)
-    times = stamps(panel, panel.freq.add(np.full(len(offsets), max(model.learned_until().values())), offsets))
+    # The last three windows lie after the training.
+    clock = panel.freq.add(np.full(len(offsets), max(model.learned_until().values())), offsets + 3 * model.horizon)
+    times = stamps(panel, clock)
     parts, rng = [], np.random.default_rng(0)
     for number, name in enumerate(ids):
         turns = 2 * np.pi * (offsets / max(season, 2) + number / 7)

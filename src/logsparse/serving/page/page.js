@@ -94,8 +94,7 @@ async function read() {
   if (cancel.aborted) return;
   say("busy", "");
   say("drop-title", found ? `${page.name}${page.example ? ": made-up values" : ""}` : "Drop a file with your series here");
-  document.body.classList.toggle("read", Boolean(found));
-  $("found").hidden = $("work").hidden = !found;
+  $("found").hidden = $("work").hidden = !document.body.classList.toggle("read", Boolean(found));
   if (!found) return;
   Object.assign(page, { check: found, ids: found.data.ids });
   [$("search").value, $("step").value] = ["", 1];
@@ -126,8 +125,8 @@ function choose(place) {
   page.shown = place;
   $("series").value = place;
   say("name", shown());
-  $("before").disabled = $("series").selectedIndex <= 0;
-  $("after").disabled = $("series").selectedIndex >= $("series").length - 1;
+  const { selectedIndex: at, length } = $("series");
+  [$("before").disabled, $("after").disabled] = [at <= 0, at >= length - 1];
   clearTimeout(timer); // whoever holds an arrow key passes many series
   timer = setTimeout(() => { show(); if (!$("backtest").hidden) test(); }, page.past ? 120 : 0);
 }
@@ -143,14 +142,13 @@ async function show() {
   $("fan").classList.add("waiting");
   page.tested = page.attention = null;
   const past = await attempt("forecast-error", async () => {
-    const answers = [post("v1/check", { series }, cancel), post("v1/forecast", { series, format: "json" }, cancel)];
+    const answers = [post("v1/check", { series, last: 10_000 }, cancel), post("v1/forecast", { series, format: "json" }, cancel)];
     const [check, rows] = await Promise.all(answers.map(async (answer) => (await answer).json()));
     return { series, ...check.history, steps: forecastOf(rows) };
   });
   if (cancel.aborted) return;
   $("fan").classList.remove("waiting");
-  $("forecast-parts").hidden = !past;
-  page.past = past;
+  $("forecast-parts").hidden = !(page.past = past);
   if (!past) return;
   const { times, median, mean, wide } = past.steps;
   const band = wide ? `, 80 % between ${number(wide[0][0])} and ${number(wide[1][0])}` : "";
@@ -172,7 +170,10 @@ function forecastOf(rows) {
 async function look() {
   const cancel = signal("look"), step = $("step").value;
   say("caption", "");
-  page.attention = await attempt("look-error", async () => (await post("v1/attention", { series: shown(), step: step - 1 }, cancel)).json());
+  page.attention = await attempt("look-error", async () => {
+    if (!card().attention) throw new Error(`${card().kind} has no attention that could show what the forecast looked at.`);
+    return (await post("v1/attention", { series: shown(), step: step - 1 }, cancel)).json();
+  });
   if (cancel.aborted) return;
   if (page.attention) say("caption", `Bars under the history: what the forecast looked at (${page.attention.what}); ${page.attention.caption}.`);
   $("step-of").hidden = !page.attention && step === "1";
@@ -250,7 +251,7 @@ async function test() {
   $("past").classList.remove("waiting");
   $("past").hidden = $("scores").hidden = !found;
   say("verdict", found?.summary ?? "");
-  page.tested = found ? { ...found, of: series } : null;
+  page.tested = found && { ...found, of: series };
   if (!found) return;
   const rows = found.rows.map(([label, ...values]) => [label, ...values.map(number)]);
   table("scores", ["All series", ...found.scores.map((row) => row.model.replace("_", " "))], rows);
@@ -325,10 +326,8 @@ on("search", "input", () => { list(); if ($("series").selectedIndex < 0 && $("se
 on("search", "keydown", (event) => { const by = { ArrowDown: 1, ArrowUp: -1 }[event.key]; if (by) { event.preventDefault(); move(by); } });
 on("series", "change", () => choose(Number($("series").value)));
 for (const [id, by] of [["before", -1], ["after", 1]]) on(id, "click", () => move(by));
-on("step", "change", look);
-on("windows", "change", test);
+for (const [id, action] of [["step", look], ["windows", test]]) on(id, "change", action);
 for (const kind of ["csv", "parquet"]) on(kind, "click", () => download(kind));
 dark.onchange = () => { drawFan(); drawPast(); };
-narrow.onchange = () => { $("series").size = narrow.matches ? 1 : 12; };
-narrow.onchange();
+(narrow.onchange = () => { $("series").size = narrow.matches ? 1 : 12; })();
 begin();
