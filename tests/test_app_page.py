@@ -275,6 +275,10 @@ def test_the_backtest_tab_shows_what_the_interface_answers(visit: Visit, table: 
     page.press("#windows", "Enter")
     expect(page.locator("#verdict")).to_contain_text("the last 2 windows")
     assert page.evaluate(names).count("median") == 2
+    # Another series: its chart, and the same scores of all.
+    page.click("#after")
+    expect(page.locator("#past")).to_have_attribute("aria-label", re.compile("forecasts of south "))
+    expect(page.locator("#verdict")).to_contain_text("All series, the last 2 windows")
     page.fill("#windows", "1000")
     page.press("#windows", "Enter")
     expect(page.locator("#backtest-error")).to_contain_text(re.compile("Got .*Hint: "))

@@ -85,14 +85,14 @@ def check_answer(name: str, model: Forecaster, table: Any, query: CheckQuery, li
 
 def backtest_answer(name: str, model: Forecaster, panel: Panel, query: BacktestQuery, limits: Limits) -> dict[str, Any]:
     """Return forecasts at past cutoffs and scores, as `BacktestAnswer` describes them."""
-    if len(panel) * query.windows > limits.series:
+    if query.windows * (1 if query.alone and query.series is not None else len(panel)) > limits.series:
         raise TooLargeError(
             f"A backtest may have at most {limits.series:,} forecasts.",
             got=f"{len(panel):,} series at {query.windows:,} cutoffs",
             hint="ask for fewer windows; --max-series of the server sets the limit.",
         )
-    panel = _seen(panel)
-    chosen(panel, query.series)
+    one = chosen(_seen(panel), query.series)
+    panel = one if query.alone else _seen(panel)
     levels = (0.5,) if model.point_only else _LEVELS
     found, seen = past_forecasts(model, panel, query.windows, levels)
     scores = [
@@ -102,7 +102,7 @@ def backtest_answer(name: str, model: Forecaster, panel: Panel, query: BacktestQ
     id_col, time_col, target_col = result_names(panel.origin)
     own, naive = found["model"], found[NAIVE]
     table = own.with_columns(naive["mean"].alias(NAIVE))
-    wanted = panel.ids[:1] if query.series is None else chosen(panel, query.series).ids
+    wanted = panel.ids[:1] if query.series is None else one.ids
     series = []
     for (who, _), part in table.group_by([id_col, CUTOFF], maintain_order=True):
         if who in wanted:

@@ -78,7 +78,7 @@ function open(blob, name, example = false) {
 async function read() {
   const cancel = signal("read");
   for (const name of ["show", "look", "test"]) signal(name);
-  Object.assign(page, { past: null, tested: null, shown: null });
+  Object.assign(page, { past: null, tested: null, shown: null, scored: null });
   $("found").hidden = $("work").hidden = true;
   for (const field of $("columns").elements) field.ariaInvalid = null;
   say("busy", `Reading ${page.name} …`);
@@ -243,18 +243,18 @@ function zoom(id, factor) {
 
 // The backtest.
 async function test() {
-  const cancel = signal("test"), series = shown();
+  // The scores of all series are the same whichever is shown: they are computed once.
+  const cancel = signal("test"), series = shown(), windows = $("windows").value, alone = page.scored === windows;
   $("past").classList.add("waiting");
-  say("verdict", "Forecasting the past …");
-  const found = await attempt("backtest-error", async () => (await post("v1/backtest", { series, windows: $("windows").value }, cancel)).json());
+  if (!alone) say("verdict", "Forecasting the past …");
+  const found = await attempt("backtest-error", async () => (await post("v1/backtest", { series, windows, alone }, cancel)).json());
   if (cancel.aborted) return;
   $("past").classList.remove("waiting");
   $("past").hidden = $("scores").hidden = !found;
-  say("verdict", found?.summary ?? "");
-  page.tested = found && { ...found, of: series };
-  if (!found) return;
-  const rows = found.rows.map(([label, ...values]) => [label, ...values.map(number)]);
-  table("scores", ["All series", ...found.scores.map((row) => row.model.replace("_", " "))], rows);
+  if (!alone || !found) say("verdict", found?.summary ?? "");
+  Object.assign(page, { scored: found && windows, tested: found && { ...found, of: series } });
+  const heads = ["All series", ...(found?.scores ?? []).map((row) => row.model.replace("_", " "))];
+  if (found && !alone) table("scores", heads, found.rows.map(([label, ...values]) => [label, ...values.map(number)]));
   drawPast();
 }
 function drawPast() {
