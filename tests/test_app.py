@@ -369,13 +369,14 @@ def test_an_example_is_made_up_and_can_be_forecast_checked_and_tested(server: He
     assert None not in [value for window in tested["series"] for value in window["actual"]]
 
 
+BERLIN = pl.datetime_range(datetime(2024, 3, 1), datetime(2024, 4, 5), "1h", time_zone="Europe/Berlin", eager=True)  # noqa: DTZ001
 EXAMPLES: dict[str, tuple[Any, dict[str, Any]]] = {
     "months": (pl.date_range(date(2015, 1, 1), date(2023, 12, 1), "1mo", eager=True), {}),
     "working days": (pl.Series([date(2023, 1, 2) + timedelta(7 * w + d) for w in range(40) for d in range(5)]), {}),
     "numbers": (pl.Series(range(100)), {}),
     "another format": (pl.Series([f"{d:02d}.03.2023" for d in range(1, 31)]), {"time_format": "%d.%m.%Y"}),
-    "local times": (pl.datetime_range(datetime(2024, 3, 1), datetime(2024, 3, 28), "1h", time_zone="Europe/Berlin", eager=True), {}),  # noqa: DTZ001
-}  # fmt: skip
+    "local times": (BERLIN, {}),
+}
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)

@@ -273,9 +273,7 @@ class BacktestQuery(TableQuery):
     """Query of `POST /v1/backtest`."""
 
     windows: int = Field(3, ge=1, le=1000, description="Number of cutoffs, one horizon apart.")
-    series: str | None = Field(
-        None, max_length=1000, description="Return this series, not the first; scores are of all."
-    )
+    series: str | None = Field(None, max_length=1000, description="Return this series; scores are of all.")
     alone: bool = Field(False, description="Whether scores are of this series alone.")
 
 
