@@ -383,7 +383,7 @@ EXAMPLES: dict[str, tuple[Any, dict[str, Any]]] = {
 def test_an_example_has_the_times_and_columns_of_the_model(kind: str) -> None:
     times, more = EXAMPLES[kind]
     frame = pl.DataFrame({"shop": 7, "when": times, "sold": [float(t % 7 + 1) for t in range(len(times))]})
-    names = {"id_col": "shop", "time_col": "when", "target_col": "sold"}
+    names: dict[str, Any] = {"id_col": "shop", "time_col": "when", "target_col": "sold"}
     model = ls.SeasonalNaive(2, season=7).fit(frame, **names, **more)
     made = example(model)
     assert made.columns == ["shop", "when", "sold"]
