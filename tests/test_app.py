@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime, timedelta
 from io import BytesIO
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 import logsparse as ls
 from logsparse.data.files import encode
 from logsparse.errors import ConfigError, NotFittedError
+from logsparse.serving.answers import example
 from logsparse.serving.app import Settings, create_app
 from serving import HORIZON, Here, here, hourly, small_model
 
@@ -342,3 +344,58 @@ def test_an_application_can_be_mounted_in_another_one(model: ls.LogSparse) -> No
     error(asyncio.run(ask()), 401)
     found = table(asyncio.run(ask(authorization=f"Bearer {TOKEN}")), "parquet")
     np.testing.assert_array_equal(numbers(found), numbers(model.predict(hourly())))
+
+
+def test_a_backtest_of_one_series_alone_has_the_same_forecasts(server: Here) -> None:
+    body = encode(hourly(), "parquet")
+    paths = ("/v1/backtest?model=net&series=south", "/v1/backtest?model=net&series=south&alone=true")
+    both, alone = (server.post(path, body).json() for path in paths)
+    assert alone["series"] == both["series"]
+    assert (both["scores"][0]["count"], alone["scores"][0]["count"]) == (3 * 3 * HORIZON, 3 * HORIZON)
+
+
+def test_a_backtest_is_summed_up_in_sentences(server: Here) -> None:
+    answer = server.post("/v1/backtest?model=naive&windows=1", encode(hourly(), "parquet")).json()
+    assert answer["summary"] == (
+        f"All series, the last window: {100 * answer['coverage']:.0f} % of the actual values lie in the 80 % band. "
+        "The error (wql) is about that of seasonal naive. "
+        "The model was trained on some of these values, so this looks better than it is."
+    )
+    assert answer["rows"][0] == ["share of values in the 80 % band", *(row["coverage_80"] for row in answer["scores"])]
+
+
+@pytest.mark.parametrize("name", ["net", "naive", "known"])
+def test_an_example_is_made_up_and_can_be_forecast_checked_and_tested(server: Here, name: str) -> None:
+    with server.client() as client:
+        body = client.get(f"/v1/models/{name}/example").content
+        assert client.get(f"/v1/models/{name}/example").content == body
+    check = server.post(f"/v1/check?model={name}&series=south", body).json()
+    assert (check["fits"], check["summary"]) == (True, "3 series, nothing found")
+    assert check["history"]["values"][-1] is not None  # not the future of a covariate
+    found = table(server.post(f"/v1/forecast?model={name}", body), "parquet")
+    assert found["unique_id"].unique(maintain_order=True).to_list() == ["north", "south", "east"]
+    tested = server.post(f"/v1/backtest?model={name}&series=south", body).json()
+    assert not tested["seen"]
+    assert None not in [value for window in tested["series"] for value in window["actual"]]
+
+
+BERLIN = pl.datetime_range(datetime(2024, 3, 1), datetime(2024, 4, 5), "1h", time_zone="Europe/Berlin", eager=True)  # noqa: DTZ001
+EXAMPLES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "months": (pl.date_range(date(2015, 1, 1), date(2023, 12, 1), "1mo", eager=True), {}),
+    "working days": (pl.Series([date(2023, 1, 2) + timedelta(7 * w + d) for w in range(40) for d in range(5)]), {}),
+    "numbers": (pl.Series(range(100)), {}),
+    "another format": (pl.Series([f"{d:02d}.03.2023" for d in range(1, 31)]), {"time_format": "%d.%m.%Y"}),
+    "local times": (BERLIN, {}),
+}
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_an_example_has_the_times_and_columns_of_the_model(kind: str) -> None:
+    times, more = EXAMPLES[kind]
+    frame = pl.DataFrame({"shop": 7, "when": times, "sold": [float(t % 7 + 1) for t in range(len(times))]})
+    names: dict[str, Any] = {"id_col": "shop", "time_col": "when", "target_col": "sold"}
+    model = ls.SeasonalNaive(2, season=7).fit(frame, **names, **more)
+    made = example(model)
+    assert made.columns == ["shop", "when", "sold"]
+    assert ls.check(made, model=model).ok
+    assert len(model.predict(made)) == 2

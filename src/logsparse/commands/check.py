@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -21,7 +21,6 @@ from logsparse.commands.options import (
     given,
     print_rows,
     source,
-    span,
 )
 from logsparse.errors import escaped
 
@@ -64,7 +63,7 @@ def check(
 
     from logsparse.data.findings import Rules
     from logsparse.errors import ConfigError, suggest
-    from logsparse.evaluation.check import examined
+    from logsparse.evaluation.check import examined, rows_of
     from logsparse.registry import load
 
     if fail_on not in FAIL_ON:
@@ -78,25 +77,8 @@ def check(
     if as_json:
         typer.echo(json.dumps({"data": facts, **health.to_dict()}, indent=2))
     else:
-        print_rows([*_rows(facts), ("health", health.summary())])
+        print_rows([*rows_of(facts), ("health", health.summary())])
         for line in health.lines(SHOWN):
             typer.echo(escaped(line))
     if health.worst() is not None and fail_on in ("warning", health.worst()):
         raise typer.Exit(FINDINGS)
-
-
-def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    more = ", ..." if facts["series"] > len(facts["ids"]) else ""
-    most = "" if facts["most_missing"] is None else f", most in {facts['most_missing']}"
-    ends = (facts["lowest"], facts["highest"])
-    return [
-        ("layout", "long: one row per series and time" if facts["layout"] == "long" else "wide: one column per series"),
-        ("series", f"{facts['series']:,} ({', '.join(map(str, facts['ids']))}{more})"),
-        ("step", f"{facts['step']} (season {facts['season']})"),
-        ("span", f"{facts['first']} to {facts['last']}"),
-        ("time zone", facts["zone"] or "none"),
-        ("steps per series", span(facts["steps"])),
-        ("values", f"{facts['values']:,}"),
-        ("missing", f"{facts['missing']:,} ({facts['missing'] / facts['values']:.2%}){most}"),
-        ("lowest, highest", ", ".join("none" if end is None else f"{end:g}" for end in ends)),
-    ]

@@ -103,11 +103,6 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
 
 
-def span(numbers: Sequence[int]) -> str:
-    low, high = min(numbers), max(numbers)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
-
-
 def print_rows(rows: Sequence[tuple[str, str]], *, beside: Path | None = None) -> None:
     """Print labels and values; on the error stream if the result itself goes to standard output."""
     width = max(len(label) for label, _ in rows)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from logsparse.commands.options import Data, IdCol, given, print_rows, say, source, span
+from logsparse.commands.options import Data, IdCol, given, print_rows, say, source
 
 
 def shard(
@@ -22,6 +22,7 @@ def shard(
     same number of parts, match part by part. Memory does not grow with DATA, unless it is csv.
     """
     from logsparse.cluster.shards import shard as run
+    from logsparse.evaluation.check import span
 
     found = run(source(data), out, parts=parts, **given(id_col=id_col))
     say(f"wrote {out}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -165,6 +165,30 @@ def recognised(panel: Panel, values: _Values) -> dict[str, Any]:
         "lowest": values.lowest,
         "highest": values.highest,
     }
+
+
+def rows_of(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what `recognised` returns as labels and texts, for people."""
+    more = ", ..." if facts["series"] > len(facts["ids"]) else ""
+    most = "" if facts["most_missing"] is None else f", most in {facts['most_missing']}"
+    ends = (facts["lowest"], facts["highest"])
+    return [
+        ("layout", "long: one row per series and time" if facts["layout"] == "long" else "wide: one column per series"),
+        ("series", f"{facts['series']:,} ({', '.join(map(str, facts['ids']))}{more})"),
+        ("step", f"{facts['step']} (season {facts['season']})"),
+        ("span", f"{facts['first']} to {facts['last']}"),
+        ("time zone", facts["zone"] or "none"),
+        ("steps per series", span(facts["steps"])),
+        ("values", f"{facts['values']:,}"),
+        ("missing", f"{facts['missing']:,} ({facts['missing'] / facts['values']:.2%}){most}"),
+        ("lowest, highest", ", ".join("none" if end is None else f"{end:g}" for end in ends)),
+    ]
+
+
+def span(numbers: Sequence[int]) -> str:
+    """Return the least and the greatest number, or the one that all are, for people."""
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def readable(data: Data, model: Forecaster | None, columns: Columns) -> Panel:

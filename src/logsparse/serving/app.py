@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +29,9 @@ from logsparse.serving.answers import (
     card,
     check_answer,
     chosen,
+    example,
     from_request,
+    has_attention,
     kserve_answer,
 )
 from logsparse.serving.batching import Engine, warm_up
@@ -286,7 +288,7 @@ def _add_questions(app: FastAPI, served: _Served) -> None:
 
         def look() -> bytes:
             name, model = served.model(query.model)
-            if not hasattr(getattr(model, "network_", None), "queries_keys"):
+            if not has_attention(model):
                 raise UnknownModelError(
                     "Only a model with attention can show what its forecast looked at.",
                     got=f"{name}, which is {type(model).__name__}",
@@ -304,12 +306,21 @@ def _add_state(app: FastAPI, served: _Served, guard: Guard) -> None:
     @app.get("/v1/models", response_model=ModelList)
     async def models() -> dict[str, Any]:
         """List the models."""
-        return {"models": list(cards.values())}
+        return {"models": list(cards.values()), "max_body": guard.max_body}
 
     @app.get("/v1/models/{name}", response_model=ModelCard)
     async def model(name: str) -> dict[str, Any]:
         """Describe a model: settings, step, horizon, end of its training."""
         return cards[served.model(name)[0]]
+
+    @cache
+    def example_file(name: str) -> bytes:
+        return written(example(served.models[name]), "parquet")
+
+    @app.get("/v1/models/{name}/example", responses=TABLES_OUT)
+    async def made_up(name: str) -> Response:
+        """Return a parquet file of made-up values that a model can forecast."""
+        return _answer(await engine.work(partial(example_file, served.model(name)[0])), "parquet")
 
     def state() -> dict[str, Any]:
         return {"status": "ok" if engine.alive else "draining", "version": __version__, "models": list(cards)}

@@ -160,6 +160,7 @@ class CheckAnswer(BaseModel):
 
     model: str
     data: Recognised
+    rows: list[tuple[str, str]] = Field(description="The same as labels and texts, as `logsparse check` prints them.")
     columns: dict[str, Any] = Field(description="Columns as they were read: id_col, time_col, target_col, ...")
     fits: bool = Field(description="Whether the model can forecast these data.")
     summary: str
@@ -177,6 +178,8 @@ class BacktestAnswer(BaseModel):
     seen: bool = Field(description="Whether the model was trained on some of these values: scores are then too good.")
     scores: list[dict[str, Any]] = Field(description="One row per model: this one and seasonal_naive.")
     coverage: float | None = Field(description="Share of the actual values inside the 80 % band.")
+    summary: str = Field(description="What the scores say, in sentences.")
+    rows: list[tuple[str, float | None, float | None]] = Field(description="Some of the scores, named for people.")
     series: list[dict[str, Any]] = Field(
         description="Forecasts per series: id, cutoff, times, actual, mean, quantiles."
     )
@@ -209,6 +212,7 @@ class ModelCard(BaseModel):
     past_covariates: list[str]
     static: list[str]
     context: int | None
+    attention: bool = Field(description="Whether `/v1/attention` shows what its forecasts look at.")
     parameters: int | None = Field(description="Number of weights of the network.")
     validation_loss: float | None
     warning: str | None = Field(description="A sentence if the training was too short.")
@@ -220,6 +224,7 @@ class ModelList(BaseModel):
     """Answer of `GET /v1/models`."""
 
     models: list[ModelCard]
+    max_body: int = Field(description="Bytes of the largest request.")
 
 
 class Alive(BaseModel):
@@ -273,7 +278,8 @@ class BacktestQuery(TableQuery):
     """Query of `POST /v1/backtest`."""
 
     windows: int = Field(3, ge=1, le=1000, description="Number of cutoffs, one horizon apart.")
-    series: str | None = Field(None, max_length=1000, description="Return only this series; scores are of all.")
+    series: str | None = Field(None, max_length=1000, description="Return this series; scores are of all.")
+    alone: bool = Field(False, description="Whether scores are of this series alone.")
 
 
 class AttentionQuery(TableQuery):
