@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from logsparse.attention.maps import Attention, attention_of
-from logsparse.config import Config
+from logsparse.calibration import Calibration
+from logsparse.config import Config, TrainConfig
 from logsparse.data.calendar import Freq
 from logsparse.data.columns import Columns
 from logsparse.data.features import Features
@@ -33,18 +34,20 @@ from logsparse.model.decode import Sampled, Sampling, sample
 from logsparse.model.network import Network
 from logsparse.model.transformer import Transformer
 from logsparse.params import Diagnostics
-from logsparse.plan import Configured, Learned, Plan, check_horizon, encode
+from logsparse.plan import Configured, Learned, Plan, check_horizon, encode, measured, widened
 from logsparse.process import Progress
 from logsparse.settings import apply, check_setting
 from logsparse.train.batches import TrainingSet, learned_from, looks_back, windows_of
 from logsparse.train.checkpoint import lock_seeds, seed_folder
 from logsparse.train.distributed import device_named, join
-from logsparse.train.loop import INTERRUPTED, Training, TrainingHistory, best_of
+from logsparse.train.loop import INTERRUPTED, Training, TrainingHistory, best_of, refit_settings
 
 # W windows, S series, H steps of the horizon, Q quantile levels, N sample paths
 
 # Fine-tuning starts from good weights: its learning rate is a tenth of the first one.
 _GENTLER = 0.1
+# Folder of the second training, on all data, within that of the first.
+_REFIT = "all"
 # Settings that decide how far back a network sees.
 _REACH = {"layers", "patterns", "lags"}
 
@@ -111,6 +114,7 @@ class LogSparse(Configured):
     features_: Features
     network_: Network
     history_: TrainingHistory
+    calibration_: Calibration | None
 
     def fit(
         self,
@@ -229,7 +233,9 @@ class LogSparse(Configured):
         network = self._network(self.config_, len(self.features_), known, panel.freq)
         network.copy_weights(self.network_)
         usual = self.config_.train
-        gentle = apply(self.config_, {"lr": _GENTLER * usual.lr, "seeds": 1, "minutes": None, **given})
+        # The last part stays held back: there is one network to continue with, not two.
+        kept = {"lr": _GENTLER * usual.lr, "seeds": 1, "minutes": None, "refit": False}
+        gentle = apply(self.config_, {**kept, **given})
         network.check(torch.from_numpy(seen_values(panel)))
         # Steps that an earlier training lacked are still to be taken: a few more do not make up for them.
         before = self.history_
@@ -277,12 +283,20 @@ class LogSparse(Configured):
         # All ranks write as one: the first holds the lock.
         with join(device_named(self.device)) as ranks, lock_seeds(folder if ranks.leads else None, seeds):
 
-            def run(seed: int) -> Training:
+            def run(seed: int, learned: TrainingSet = data, train: TrainConfig = config.train) -> Training:
                 network, place = make(seed).to(ranks.device), folder and seed_folder(folder, seed)
-                return Training(network, data, config.train, seed=seed, folder=place, ranks=ranks, verbose=self.verbose)
+                place = place and (place if learned is data else place / _REFIT)
+                return Training(network, learned, train, seed=seed, folder=place, ranks=ranks, verbose=self.verbose)
 
             best = best_of(run, seeds)
-        self.network_, self.history_ = best.network, best.history
+            self.network_, self.history_ = best.network, best.history
+            self.calibration_ = measured(best, config, self.seed)
+            if config.train.refit and best.history.ended != INTERRUPTED:
+                again = run(best.seed, data.whole(), refit_settings(best))
+                then = again.run()
+                self.network_ = best.network if then.cut else again.network
+                ended = INTERRUPTED if then.ended == INTERRUPTED else best.history.ended
+                self.history_ = replace(best.history, ended=ended, seconds=best.history.seconds + then.seconds)
         if lacking > best.steps:
             before = "" if best.history.ended == INTERRUPTED else f", after a training that lacked {lacking:,}"
             self.history_ = replace(best.history, planned=lacking, ended=best.history.ended + before)
@@ -296,16 +310,18 @@ class LogSparse(Configured):
         history, count = self.history_, sum(weight.numel() for weight in self.network_.parameters())
         steps = f"{history.steps:_} of {history.planned:_}" if history.warning else f"{history.steps:_}"
         loss = [] if history.best is None else [f"validation loss {history.best:.4f}"]
+        held = [] if self.calibration_ is None else [str(self.calibration_)]
         course = ["which was still falling"] if history.warning and history.falling else []
-        return [*super()._learned(), f"{count:_} parameters", f"{steps} steps trained", *loss, *course]
+        return [*super()._learned(), f"{count:_} parameters", f"{steps} steps trained", *loss, *course, *held]
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        return Learned(self.config_, self.series_index_, self.features_, self.history_, self.network_).pack()
+        learned = (self.config_, self.series_index_, self.features_, self.history_, self.network_, self.calibration_)
+        return Learned(*learned).pack()
 
     def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         build = partial(self._network, freq=self.panel_.freq)
         learned = Learned.unpack(facts, arrays, self.panel_, self.horizon, build)
-        self.config_, self.series_index_, self.features_, self.history_, self.network_ = learned
+        self.config_, self.series_index_, self.features_, self.history_, self.network_, self.calibration_ = learned
 
     def learned_until(self) -> dict[SeriesId, int]:
         """Return the time of the last step learned from, per series, fine-tuning included."""
@@ -400,12 +416,15 @@ class LogSparse(Configured):
             yield Forecast(panel, found.mean_WH[part], levels, found.quantiles_WQH[part])
 
     def _sample(self, panel: Panel, pairs: Pairs, levels: tuple[float, ...], *, keep_paths: bool) -> Sampled:
+        levels_read = levels if self.calibration_ is None else self.calibration_.levels_read(levels)
         needed = self.network_.paths_needed(levels, self.config_.method)
         # Exact quantiles need no paths: those are drawn only to be kept.
         paths = self.samples if self.samples is not None and (keep_paths or needed) else needed
-        ask = Sampling(paths=paths, levels=levels, method=self.config_.method, seed=self.seed, keep_paths=keep_paths)
+        method = self.config_.method
+        ask = Sampling(paths=paths, levels=levels_read, method=method, seed=self.seed, keep_paths=keep_paths)
         with Progress("forecasting", len(pairs), verbose=self.verbose) as progress:
-            return sample(self._placed(), self._windows(panel), pairs, ask, report=progress.step)
+            found = sample(self._placed(), self._windows(panel), pairs, ask, report=progress.step)
+        return found if self.calibration_ is None else widened(self.calibration_, found, levels, self.network_)
 
     def _placed(self) -> Network:
         """Return the network on its device; it is moved only if it must be, as another thread may be using it."""

@@ -254,12 +254,14 @@ def _held_back(
 def _trained_until(model: Forecaster) -> dict[SeriesId, int]:
     """Return the time of the last step whose value changed a weight, per series."""
     ends = model.learned_until()
-    if not isinstance(model, LogSparse):
+    if not isinstance(model, LogSparse) or model.config_.train.refit:
         return ends
     panel = model.panel_.to_last_value()
     elapsed_S = np.zeros_like(panel.lengths) if panel.elapsed is None else panel.elapsed
     whole_panel = replace(panel, lengths=panel.lengths + elapsed_S)
-    border_S = learned_steps(whole_panel, model.horizon, model.config_.train.validation_steps) - elapsed_S
+    train = model.config_.train
+    held_back = (train.validation_steps, train.validation_share)
+    border_S = learned_steps(whole_panel, model.horizon, *held_back) - elapsed_S
     border = panel.freq.add(panel.starts, border_S - 1).tolist()
     last = model.panel_.ends().tolist()
     # A series that an earlier training knew for longer was learned from up to there.

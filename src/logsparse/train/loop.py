@@ -57,6 +57,8 @@ _FALLING = 0.01
 _FEWEST_VALIDATIONS = 4
 # Fewest validations of a training with a given number of steps, as many as the default recipe has.
 _VALIDATIONS = 16
+# Minutes that a second training gets if the first took all of them: its first step is its last.
+_MOMENT = 1e-6
 _FORMER_CHECKPOINT = "training.json"
 _ROW = ("step", "seconds", "nll", "validation_nll")
 _WORST = float(np.finfo(np.float32).max)
@@ -372,6 +374,17 @@ def best_of(make: Callable[[int], Training], seeds: Sequence[int]) -> Training:
             break
     assert best is not None, "seeds must not be empty"
     return best
+
+
+def refit_settings(first: Training) -> TrainConfig:
+    """Return the settings of a second training on all data: the steps that were best for the first, in the time left.
+
+    A quarter of the steps at least: few windows tell little about the best number.
+    """
+    train, history = first.train, first.history
+    best = min(history.rows, key=lambda row: row["validation_nll"])["step"]
+    left = None if train.minutes is None else max(train.minutes - history.seconds / 60, _MOMENT)
+    return replace(train, steps=max(int(best), first.steps // 4, 1), minutes=left)
 
 
 def nll_sum(
