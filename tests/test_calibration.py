@@ -126,7 +126,7 @@ def test_series_at_rest_have_no_effect() -> None:
 
 def test_one_jump_among_many_series_widens_nothing() -> None:
     truth, quantiles, before = normal(400, 1.0)
-    truth[::20] += 1000
+    truth[::50] += 1000
     assert not found(truth, quantiles, before).widens
 
 

@@ -29,6 +29,11 @@ _COUNT_LIKE = 0.5
 _SHORTEST = 24
 # Below this number of values of all series together a network is warned about.
 _FEW = 200
+# Below this number of values of all series together the default is a small network and a short training: twice the
+# longest series that it was tried on.
+_LITTLE = 2000
+# A step per five values, and as many as the averaged weights need to leave their start behind.
+_FEWEST_STEPS = 60
 # Longest default context: beyond it, every training step costs more than it gains.
 _LONGEST = 336
 # Longest default lag, a year of quarter hours: a batch gathers every step that its lags reach.
@@ -73,6 +78,27 @@ def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
     # The newest values matter most for the forecast: hold back no more of them than validation needs.
     train = replace(config.train, validation_steps=7 * panel.freq.season + horizon)
     return replace(config, features=_features(panel), model=model, train=train)
+
+
+def for_amount(config: Config, panel: Panel) -> Config:
+    """Return the default settings of the attention network, fitted to the number of values.
+
+    Few values would be learned by heart in the usual training. They get a small network and few steps, whose number is
+    chosen on the last fourth of the data; then all data are learned for as many steps. Windows overlap so much that
+    small batches suffice (docs/RECIPE.md).
+    """
+    values = len(seen_values(panel))
+    if values >= _LITTLE:
+        return replace(config, train=replace(config.train, calibrate="measure"))
+    train = replace(
+        config.train,
+        steps=max(_FEWEST_STEPS, values // 5),
+        batch=16,
+        validation_share=0.25,
+        refit=True,
+        calibrate="widen",
+    )
+    return replace(config, model=replace(config.model, width=24, layers=2), train=train)
 
 
 def a_config(config: object) -> Config:

@@ -27,7 +27,7 @@ from logsparse.data.sampler import Pairs
 from logsparse.data.series_index import SeriesIndex
 from logsparse.data.times import When, clock_time
 from logsparse.data.windows import Windows
-from logsparse.defaults import recommend, seen_values, warn_of_depth, warn_of_few, warn_of_precision
+from logsparse.defaults import for_amount, recommend, seen_values, warn_of_depth, warn_of_few, warn_of_precision
 from logsparse.errors import ConfigError, a_path
 from logsparse.forecast import Forecast
 from logsparse.model.decode import Sampled, Sampling, sample
@@ -262,7 +262,7 @@ class LogSparse(Configured):
 
     def _default_config(self, panel: Panel) -> Config:
         """Return the settings that follow from the data."""
-        return recommend(panel, self.horizon, self.context)
+        return for_amount(recommend(panel, self.horizon, self.context), panel)
 
     def _network(self, config: Config, features: int, known: SeriesIndex, freq: Freq) -> Network:
         """Build the network; a forecaster that differs in its network only overrides this."""
@@ -387,7 +387,8 @@ class LogSparse(Configured):
         config = json.loads(json.dumps(self.config_.to_dict()))
         seen = not np.isnan(self.panel_.values).all() and not self.panel_.ahead
         picture = self.attention().plot() if seen and isinstance(self.network_, Transformer) else None
-        return Diagnostics({**self.settings(), "config": config}, self.history_.rows, picture)
+        held = {} if self.calibration_ is None else {"intervals": str(self.calibration_)}
+        return Diagnostics({**self.settings(), **held, "config": config}, self.history_.rows, picture)
 
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
         if self.samples is not None and self.config_.method == "direct":
