@@ -87,6 +87,9 @@ class LogSparse(Configured):
     config_, history_, network_, features_, series_index_, panel_
         After `fit`: all settings, losses by step, the torch module, its calendar features, known series, the data.
         `history_.warning` is a sentence if the training was too short, else None.
+    calibration_
+        After `fit`: coverage of the 80 % interval in the part held back, and the factors by which intervals are widened;
+        None if it was not measured.
 
     Raises
     ------
@@ -291,7 +294,9 @@ class LogSparse(Configured):
             best = best_of(run, seeds)
             self.network_, self.history_ = best.network, best.history
             self.calibration_ = measured(best, config, self.seed)
-            if config.train.refit and best.history.ended != INTERRUPTED:
+            # With other series to validate on, nothing was held back.
+            partly = data.validation_windows is data.windows
+            if config.train.refit and partly and best.history.ended != INTERRUPTED:
                 again = run(best.seed, data.whole(), refit_settings(best))
                 then = again.run()
                 self.network_ = best.network if then.cut else again.network
