@@ -46,7 +46,7 @@ def widened(made: Calibration, quantiles_WQH: NDArray[Any], lowest: float = -np.
 
 @pytest.mark.parametrize("sure", [1.4, 2.0, 3.0])
 def test_intervals_of_a_model_that_is_too_sure_hold_80_percent_of_later_values(sure: float) -> None:
-    made = found(*normal(400, sure))
+    made = found(*normal(2000, sure))
     assert made.coverage < 0.72
     truth, quantiles, _ = normal(2000, sure, seed=1)
     assert covered(truth, quantiles) < 0.72
@@ -98,10 +98,10 @@ def test_counts_stay_whole_numbers() -> None:
 def test_intervals_without_width_stay_so_and_are_no_evidence() -> None:
     """At night every interval is zero: neither holding zeros nor missing a lamp says anything about the day."""
     truth, quantiles, before = normal(400, 2.0)
-    alone = found(truth[:, :6], quantiles[..., :6], before)
+    alone = found(np.where(np.arange(HORIZON) < 6, truth, np.nan), quantiles, before)
     truth[:, 6:], quantiles[..., 6:] = 0, 0
     made = found(truth, quantiles, before)
-    assert made.factors[0] == pytest.approx(alone.factors[0], rel=0.02)
+    assert made.factors[0] == alone.factors[0] > 1
     assert made.coverage == alone.coverage
     assert (widened(made, quantiles)[..., 6:] == 0).all()
     truth[:, 6:] = 1
@@ -139,13 +139,13 @@ def test_a_jump_that_overlapping_windows_share_is_one_event() -> None:
 
 
 def test_a_factor_is_bounded() -> None:
-    truth, quantiles, before = normal(400, 1.0)
-    assert max(found(truth + 1e6, quantiles, before).factors) == MOST
+    truth, quantiles, before = normal(2000, 1.0)
+    assert 0.95 * MOST < max(found(truth + 1e6, quantiles, before).factors) <= MOST
 
 
 def test_parts_of_a_long_record_have_factors_of_their_own() -> None:
-    truth, quantiles, before = normal(500, 1.0)
-    truth[:, 9:] *= 1  # the last quarter is three times as wide as thought
+    """The last quarter is three times as wide as thought."""
+    truth, quantiles, before = normal(2000, 1.0)
     center_WH = quantiles[:, 1, 9:]
     truth[:, 9:] = center_WH + 3 * (truth[:, 9:] - center_WH)
     made = found(truth, quantiles, before)

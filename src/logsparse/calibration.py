@@ -25,8 +25,10 @@ LEVELS = (0.1, 0.5, 0.9)
 NOMINAL = 0.8
 MOST = 4.0
 """Largest factor: what lies further out is a change that no interval should have to hold."""
-# Deviation of the coverage of one span around its mean, as seen on single series and panels (docs/RECIPE.md).
-_SPAN_DEVIATION = 0.2
+# A coverage this much below 80 % is within the chance of one span; within that of n spans, this by the root of n.
+_CHANCE = 0.3
+# A factor counts as if so many spans more had asked for none: one span may be unlike all others (docs/RECIPE.md).
+_UNSEEN_SPANS = 3
 # So many spans are needed for each part of the horizon that has a factor of its own.
 _SPANS_PER_PART, _MOST_PARTS = 8, 4
 # An interval narrower than this share of the widest of its window is that of a known value, such as zero at night.
@@ -138,12 +140,16 @@ def distances(truth_WH: Floats, quantiles_WQH: Floats) -> NDArray[np.float64]:
 
 
 def _factor(distance_C: NDArray[np.float64], spans: float) -> float:
-    """Return 1 if the coverage is within chance of what it should be, else the factor with which it would be right."""
+    """Return 1 if the coverage is within chance of what it should be, else the factor with which it would be right.
+
+    Of few spans the factor is drawn towards 1.
+    """
     if len(distance_C) == 0:
         return 1.0
-    if (distance_C <= 1).mean() >= NOMINAL - _SPAN_DEVIATION / math.sqrt(spans):
+    if (distance_C <= 1).mean() >= NOMINAL - _CHANCE / math.sqrt(spans):
         return 1.0
-    return float(np.clip(np.quantile(distance_C, NOMINAL), 1.0, MOST))
+    right = float(np.clip(np.quantile(distance_C, NOMINAL), 1.0, MOST))
+    return float(right ** (spans / (spans + _UNSEEN_SPANS)))
 
 
 def came(panel: Panel, pairs: Pairs, horizon: int) -> Floats:

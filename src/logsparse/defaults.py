@@ -32,8 +32,7 @@ _FEW = 200
 # Below this number of values of all series together the default is a small network and a short training: twice the
 # longest series that it was tried on.
 _LITTLE = 2000
-# A step per five values, and as many as the averaged weights need to leave their start behind.
-_FEWEST_STEPS = 60
+_VALUES_PER_STEP, _FEWEST_STEPS = 5, 60
 # Longest default context: beyond it, every training step costs more than it gains.
 _LONGEST = 336
 # Longest default lag, a year of quarter hours: a batch gathers every step that its lags reach.
@@ -88,16 +87,11 @@ def for_amount(config: Config, panel: Panel) -> Config:
     small batches suffice (docs/RECIPE.md).
     """
     values = len(seen_values(panel))
+    train = replace(config.train, calibrate="measure")
     if values >= _LITTLE:
-        return replace(config, train=replace(config.train, calibrate="measure"))
-    train = replace(
-        config.train,
-        steps=max(_FEWEST_STEPS, values // 5),
-        batch=16,
-        validation_share=0.25,
-        refit=True,
-        calibrate="widen",
-    )
+        return replace(config, train=train)
+    steps = max(_FEWEST_STEPS, values // _VALUES_PER_STEP)
+    train = replace(train, steps=steps, batch=16, validation_share=0.25, refit=True)
     return replace(config, model=replace(config.model, width=24, layers=2), train=train)
 
 

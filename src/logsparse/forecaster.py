@@ -88,8 +88,8 @@ class LogSparse(Configured):
         After `fit`: all settings, losses by step, the torch module, its calendar features, known series, the data.
         `history_.warning` is a sentence if the training was too short, else None.
     calibration_
-        After `fit`: coverage of the 80 % interval in the part held back, and the factors by which intervals are widened;
-        None if it was not measured.
+        After `fit`: coverage of the 80 % interval in the part held back, and the factors that widen intervals; None if
+        it was not measured.
 
     Raises
     ------
