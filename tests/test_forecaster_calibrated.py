@@ -38,7 +38,7 @@ def of_months() -> ls.LogSparse:
 
 def test_few_values_get_a_small_network_few_steps_and_all_data_in_the_end(of_months: ls.LogSparse) -> None:
     train = of_months.config_.train
-    assert (train.steps, train.refit, train.calibrate) == (60, True, "measure")
+    assert (of_months.history_.planned, train.refit, train.calibrate) == (60, True, "measure")
     assert sum(weight.numel() for weight in of_months.network_.parameters()) < 40_000
     first = of_months.history_.rows[0]["step"]
     assert first <= 4, "validated from the first steps on"

@@ -32,7 +32,8 @@ _FEW = 200
 # Below this number of values of all series together the default is a small network and a short training: twice the
 # longest series that it was tried on.
 _LITTLE = 2000
-_VALUES_PER_STEP, _FEWEST_STEPS = 5, 60
+# Values per step of an epoch, of which there are 20, and fewest such steps.
+_VALUES_PER_STEP, _FEWEST_STEPS = 100, 3
 # Longest default context: beyond it, every training step costs more than it gains.
 _LONGEST = 336
 # Longest default lag, a year of quarter hours: a batch gathers every step that its lags reach.
@@ -90,8 +91,9 @@ def for_amount(config: Config, panel: Panel) -> Config:
     train = replace(config.train, calibrate="measure")
     if values >= _LITTLE:
         return replace(config, train=train)
-    steps = max(_FEWEST_STEPS, values // _VALUES_PER_STEP)
-    train = replace(train, steps=steps, batch=16, validation_share=0.25, refit=True)
+    # A validation per epoch, so from the first steps on.
+    course = {"epochs": 20, "steps_per_epoch": max(_FEWEST_STEPS, values // _VALUES_PER_STEP)}
+    train = replace(train, **course, batch=16, validation_share=0.25, refit=True)
     return replace(config, model=replace(config.model, width=24, layers=2), train=train)
 
 
