@@ -81,7 +81,7 @@ def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
 
 
 def for_amount(config: Config, panel: Panel) -> Config:
-    """Return the default settings of the attention network, fitted to the number of values.
+    """Return the default settings, fitted to the number of values.
 
     Few values would be learned by heart in the usual training. They get a small network and few steps, whose number is
     chosen on the last fourth of the data; then all data are learned for as many steps. Windows overlap so much that
