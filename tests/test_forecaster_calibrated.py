@@ -16,6 +16,7 @@ import small
 from logsparse.calibration import Calibration
 from logsparse.defaults import for_amount, recommend
 from logsparse.plan import widened
+from logsparse.train.loop import INTERRUPTED, Training, TrainingHistory
 
 
 def monthly(values: int = 144, seed: int = 0) -> pl.DataFrame:
@@ -116,6 +117,29 @@ def test_the_second_training_learns_from_the_last_part_and_repeats_exactly() -> 
     assert not second.predict().equals(first.predict())
     assert second.predict().equals(same.predict())
     assert second.history_.best == first.history_.best, "the loss shown is that of values not learned from"
+
+
+def test_a_training_cut_by_the_clock_is_not_followed_by_another(tmp_path: Path) -> None:
+    model = quick(refit=True, minutes=1e-5).fit(small.panel(), folder=tmp_path)
+    assert model.history_.ended.startswith("time limit")
+    assert not (tmp_path / "seed-0" / "all").exists()
+
+
+def test_an_interrupted_second_training_says_so_and_keeps_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    panel = small.panel()
+    first, run, runs = quick().fit(panel), Training.run, []
+
+    def stopped(self: Training) -> TrainingHistory:
+        runs.append(self)
+        if len(runs) == 2:
+            self.history.ended = INTERRUPTED
+            return self.history
+        return run(self)
+
+    monkeypatch.setattr(Training, "run", stopped)
+    model = quick(refit=True).fit(panel)
+    assert model.history_.ended == INTERRUPTED
+    assert model.predict().equals(first.predict())
 
 
 def test_a_second_training_resumes_in_its_folder(tmp_path: Path) -> None:

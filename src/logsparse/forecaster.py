@@ -296,7 +296,7 @@ class LogSparse(Configured):
             self.calibration_ = measured(best, config, self.seed)
             # With other series to validate on, nothing was held back.
             partly = data.validation_windows is data.windows
-            if config.train.refit and partly and best.history.ended != INTERRUPTED:
+            if config.train.refit and partly and not best.history.cut:
                 again = run(best.seed, data.whole(), refit_settings(best))
                 then = again.run()
                 self.network_ = best.network if then.cut else again.network
