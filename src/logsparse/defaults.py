@@ -92,8 +92,8 @@ def for_amount(config: Config, panel: Panel) -> Config:
     if values >= _LITTLE:
         return replace(config, train=train)
     # A validation per epoch, so from the first steps on.
-    course = {"epochs": 20, "steps_per_epoch": max(_FEWEST_STEPS, values // _VALUES_PER_STEP)}
-    train = replace(train, **course, batch=16, validation_share=0.25, refit=True)
+    steps = max(_FEWEST_STEPS, values // _VALUES_PER_STEP)
+    train = replace(train, epochs=20, steps_per_epoch=steps, batch=16, validation_share=0.25, refit=True)
     return replace(config, model=replace(config.model, width=24, layers=2), train=train)
 
 

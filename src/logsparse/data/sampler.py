@@ -93,7 +93,7 @@ def learned_steps(panel: Panel, horizon: int, most: int | None = None, share: fl
     The validation part is a share of the series, at most `most` steps, and at least one horizon.
     """
     # 0.1 is not a tenth in binary: of 10 steps it is one, not 0.9999.
-    part_S = np.floor(panel.lengths * share + 1e-9).astype(np.int64)
+    part_S: Ints = np.floor(panel.lengths * share + 1e-9).astype(np.int64)
     return panel.lengths - np.maximum(part_S if most is None else np.minimum(part_S, most), horizon)
 
 
