@@ -159,8 +159,9 @@ def test_fine_tuning_trains_once_and_measures_again() -> None:
 
 def test_importance_of_a_model_that_learned_everything_asks_for_later_data() -> None:
     model = quick(refit=True).fit(small.panel())
-    with pytest.raises(ls.DataError, match="held back from training"):
+    with pytest.raises(ls.DataError, match="held back from training") as caught:
         ls.importance(model)
+    assert "refit=False" in str(caught.value)
 
 
 def test_a_series_too_short_for_its_horizon_is_refused_in_plain_words() -> None:
