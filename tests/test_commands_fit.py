@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -44,7 +45,10 @@ def test_the_settings_are_printed_before_and_the_result_after() -> None:
     assert (printed["profiles"], printed["scale"]) == ("24x7, 24x28", "deviation")
     assert (printed["features"], printed["likelihood"]) == ("weekday, hour", "student-t")
     assert printed["attention"] == "logsparse(base=2), 1 layers, 2 heads, kernel 2"
-    assert (printed["training"], printed["ended"]) == ("4 steps of 4 windows", "all steps taken")
+    assert printed["training"] == "4 steps of 4 windows, then again on all data"
+    assert printed["ended"] == "all steps taken"
+    assert printed["validation set"].startswith("the last fourth of each series")
+    assert re.fullmatch(r"the 80 % interval held \d+ % of the values held back", printed["intervals"])
     assert printed["steps"] == "4 of 4"
     model = ls.load("model")
     assert isinstance(model, ls.LogSparse)

@@ -20,7 +20,7 @@ ORDER = [
     "model.inverse_cdf", "model.likelihood", "config", "settings", "presets",
     "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.localtime",
     "data.features", "data.files", "data.grid", "data.frame", "data.later", "data.health", "data.findings",
-    "data.series_index", "cluster.shards", "data.windows", "defaults", "canvas", "pictures", "plots",
+    "data.series_index", "cluster.shards", "data.windows", "calibration", "defaults", "canvas", "pictures", "plots",
     "attention.draw", "attention.triton", "attention.attend", "attention.layer", "attention.triton_kernels",
     "model.block", "model.network", "model.decode", "model.recurrent", "model.statespace", "model.transformer",
     "attention.maps",

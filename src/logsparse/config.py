@@ -82,6 +82,7 @@ def _require_bounds(name: str, value: Any) -> None:
 _RULES: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("lr", "clip", "minutes"), ("above 0", lambda value: value > 0)),
     **dict.fromkeys(("dropout", "average", "hidden_history"), ("at least 0 and below 1", lambda value: 0 <= value < 1)),
+    "validation_share": ("above 0 and at most a half", lambda value: 0 < value <= 0.5),
     "weight_decay": ("at least 0", lambda value: value >= 0),
     "unknown_series": ("between 0 and 1", lambda value: 0 <= value <= 1),
     "lags": (
@@ -277,7 +278,15 @@ class TrainConfig(_Settings):
     seeds
         Number of runs from different seeds; the one with the lowest validation loss is kept.
     validation_steps
-        Most steps per series held back for validation: a tenth of the series up to this number, at least one horizon.
+        Most steps per series held back for validation: `validation_share` of the series up to this number, at least
+        one horizon.
+    validation_share
+        Share of each series held back for validation.
+    refit
+        Whether the network is trained once more afterwards, on all data, the part held back included.
+    calibrate
+        Whether the coverage of the 80 % interval in the part held back is measured, and intervals are widened where
+        it is too low.
     precision
         Number type of the matrix products.
 
@@ -312,6 +321,9 @@ class TrainConfig(_Settings):
     minutes: float | None = None
     seeds: int = 1
     validation_steps: int | None = None
+    validation_share: float = 0.1
+    refit: bool = False
+    calibrate: Literal["off", "measure", "widen"] = "off"
     precision: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:

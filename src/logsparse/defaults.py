@@ -29,6 +29,11 @@ _COUNT_LIKE = 0.5
 _SHORTEST = 24
 # Below this number of values of all series together a network is warned about.
 _FEW = 200
+# Below this number of values of all series together the default is a small network and a short training: twice the
+# longest series that it was tried on.
+_LITTLE = 2000
+# Values per step of an epoch, of which there are 20, and fewest such steps.
+_VALUES_PER_STEP, _FEWEST_STEPS = 100, 3
 # Longest default context: beyond it, every training step costs more than it gains.
 _LONGEST = 336
 # Longest default lag, a year of quarter hours: a batch gathers every step that its lags reach.
@@ -73,6 +78,23 @@ def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
     # The newest values matter most for the forecast: hold back no more of them than validation needs.
     train = replace(config.train, validation_steps=7 * panel.freq.season + horizon)
     return replace(config, features=_features(panel), model=model, train=train)
+
+
+def for_amount(config: Config, panel: Panel) -> Config:
+    """Return the default settings, fitted to the number of values.
+
+    Few values would be learned by heart in the usual training. They get a small network and few steps, whose number is
+    chosen on the last fourth of the data; then all data are learned for as many steps. Windows overlap so much that
+    small batches suffice (docs/RECIPE.md).
+    """
+    values = len(seen_values(panel))
+    train = replace(config.train, calibrate="measure")
+    if values >= _LITTLE:
+        return replace(config, train=train)
+    # A validation per epoch, so from the first steps on.
+    steps = max(_FEWEST_STEPS, values // _VALUES_PER_STEP)
+    train = replace(train, epochs=20, steps_per_epoch=steps, batch=16, validation_share=0.25, refit=True)
+    return replace(config, model=replace(config.model, width=24, layers=2), train=train)
 
 
 def a_config(config: object) -> Config:

@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from logsparse.attention.maps import Attention, attention_of
-from logsparse.config import Config
+from logsparse.calibration import Calibration
+from logsparse.config import Config, TrainConfig
 from logsparse.data.calendar import Freq
 from logsparse.data.columns import Columns
 from logsparse.data.features import Features
@@ -26,14 +27,14 @@ from logsparse.data.sampler import Pairs
 from logsparse.data.series_index import SeriesIndex
 from logsparse.data.times import When, clock_time
 from logsparse.data.windows import Windows
-from logsparse.defaults import recommend, seen_values, warn_of_depth, warn_of_few, warn_of_precision
+from logsparse.defaults import for_amount, recommend, seen_values, warn_of_depth, warn_of_few, warn_of_precision
 from logsparse.errors import ConfigError, a_path
 from logsparse.forecast import Forecast
 from logsparse.model.decode import Sampled, Sampling, sample
 from logsparse.model.network import Network
 from logsparse.model.transformer import Transformer
 from logsparse.params import Diagnostics
-from logsparse.plan import Configured, Learned, Plan, check_horizon, encode
+from logsparse.plan import Configured, Learned, Plan, check_horizon, encode, measured, refit_settings, widened
 from logsparse.process import Progress
 from logsparse.settings import apply, check_setting
 from logsparse.train.batches import TrainingSet, learned_from, looks_back, windows_of
@@ -45,6 +46,8 @@ from logsparse.train.loop import INTERRUPTED, Training, TrainingHistory, best_of
 
 # Fine-tuning starts from good weights: its learning rate is a tenth of the first one.
 _GENTLER = 0.1
+# Folder of the second training, on all data, within that of the first.
+_REFIT = "all"
 # Settings that decide how far back a network sees.
 _REACH = {"layers", "patterns", "lags"}
 
@@ -69,7 +72,7 @@ class LogSparse(Configured):
         the data if left out.
     steps
         Number of training steps, over which the learning rate is scheduled; those of the config if left out, by
-        default 1,600.
+        default 1,600, and fewer for less than 2,000 values.
     minutes
         Time limit for the training of one seed; none if left out.
     seed
@@ -87,6 +90,8 @@ class LogSparse(Configured):
     config_, history_, network_, features_, series_index_, panel_
         After `fit`: all settings, losses by step, the torch module, its calendar features, known series, the data.
         `history_.warning` is a sentence if the training was too short, else None.
+    calibration_
+        After `fit`: coverage of the 80 % interval in the part held back, and factors that widen intervals; or None.
 
     Raises
     ------
@@ -114,6 +119,7 @@ class LogSparse(Configured):
     features_: Features
     network_: Network
     history_: TrainingHistory
+    calibration_: Calibration | None
 
     def fit(
         self,
@@ -232,7 +238,9 @@ class LogSparse(Configured):
         network = self._network(self.config_, len(self.features_), known, panel.freq)
         network.copy_weights(self.network_)
         usual = self.config_.train
-        gentle = apply(self.config_, {"lr": _GENTLER * usual.lr, "seeds": 1, "minutes": None, **given})
+        # The last part stays held back: there is one network to continue with, not two.
+        kept = {"lr": _GENTLER * usual.lr, "seeds": 1, "minutes": None, "refit": False}
+        gentle = apply(self.config_, {**kept, **given})
         network.check(torch.from_numpy(seen_values(panel)))
         # Steps that an earlier training lacked are still to be taken: a few more do not make up for them.
         before = self.history_
@@ -259,7 +267,7 @@ class LogSparse(Configured):
 
     def _default_config(self, panel: Panel) -> Config:
         """Return the settings that follow from the data."""
-        return recommend(panel, self.horizon, self.context)
+        return for_amount(recommend(panel, self.horizon, self.context), panel)
 
     def _network(self, config: Config, features: int, known: SeriesIndex, freq: Freq) -> Network:
         """Build the network; a forecaster that differs in its network only overrides this."""
@@ -280,12 +288,21 @@ class LogSparse(Configured):
         # All ranks write as one: the first holds the lock.
         with join(device_named(self.device)) as ranks, lock_seeds(folder if ranks.leads else None, seeds):
 
-            def run(seed: int) -> Training:
+            def run(seed: int, learned: TrainingSet = data, train: TrainConfig = config.train) -> Training:
                 network, place = make(seed).to(ranks.device), folder and seed_folder(folder, seed)
-                return Training(network, data, config.train, seed=seed, folder=place, ranks=ranks, verbose=self.verbose)
+                place = place and (place if learned is data else place / _REFIT)
+                return Training(network, learned, train, seed=seed, folder=place, ranks=ranks, verbose=self.verbose)
 
             best = best_of(run, seeds)
-        self.network_, self.history_ = best.network, best.history
+            self.network_, self.history_ = best.network, best.history
+            self.calibration_ = measured(best, config, self.seed)
+            partly = data.validation_windows is data.windows  # else other series validate: nothing was held back
+            if config.train.refit and partly and not best.history.cut:
+                again = run(best.seed, data.whole(), refit_settings(best))
+                then = again.run()
+                self.network_ = best.network if then.cut else again.network
+                ended = INTERRUPTED if then.ended == INTERRUPTED else best.history.ended
+                self.history_ = replace(best.history, ended=ended, seconds=best.history.seconds + then.seconds)
         if lacking > best.steps:
             before = "" if best.history.ended == INTERRUPTED else f", after a training that lacked {lacking:,}"
             self.history_ = replace(best.history, planned=lacking, ended=best.history.ended + before)
@@ -299,16 +316,18 @@ class LogSparse(Configured):
         history, count = self.history_, sum(weight.numel() for weight in self.network_.parameters())
         steps = f"{history.steps:_} of {history.planned:_}" if history.warning else f"{history.steps:_}"
         loss = [] if history.best is None else [f"validation loss {history.best:.4f}"]
+        held = [] if self.calibration_ is None else [str(self.calibration_)]
         course = ["which was still falling"] if history.warning and history.falling else []
-        return [*super()._learned(), f"{count:_} parameters", f"{steps} steps trained", *loss, *course]
+        return [*super()._learned(), f"{count:_} parameters", f"{steps} steps trained", *loss, *course, *held]
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        return Learned(self.config_, self.series_index_, self.features_, self.history_, self.network_).pack()
+        learned = (self.config_, self.series_index_, self.features_, self.history_, self.network_, self.calibration_)
+        return Learned(*learned).pack()
 
     def _restore(self, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         build = partial(self._network, freq=self.panel_.freq)
         learned = Learned.unpack(facts, arrays, self.panel_, self.horizon, build)
-        self.config_, self.series_index_, self.features_, self.history_, self.network_ = learned
+        self.config_, self.series_index_, self.features_, self.history_, self.network_, self.calibration_ = learned
 
     def learned_until(self) -> dict[SeriesId, int]:
         """Return the time of the last step learned from, per series, fine-tuning included."""
@@ -374,7 +393,8 @@ class LogSparse(Configured):
         config = json.loads(json.dumps(self.config_.to_dict()))
         seen = not np.isnan(self.panel_.values).all() and not self.panel_.ahead
         picture = self.attention().plot() if seen and isinstance(self.network_, Transformer) else None
-        return Diagnostics({**self.settings(), "config": config}, self.history_.rows, picture)
+        held = {} if self.calibration_ is None else {"intervals": str(self.calibration_)}
+        return Diagnostics({**self.settings(), **held, "config": config}, self.history_.rows, picture)
 
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
         if self.samples is not None and self.config_.method == "direct":
@@ -405,12 +425,15 @@ class LogSparse(Configured):
             yield Forecast(panel, found.mean_WH[part], levels, found.quantiles_WQH[part])
 
     def _sample(self, panel: Panel, pairs: Pairs, levels: tuple[float, ...], *, keep_paths: bool) -> Sampled:
+        levels_read = levels if self.calibration_ is None else self.calibration_.levels_read(levels)
         needed = self.network_.paths_needed(levels, self.config_.method)
         # Exact quantiles need no paths: those are drawn only to be kept.
         paths = self.samples if self.samples is not None and (keep_paths or needed) else needed
-        ask = Sampling(paths=paths, levels=levels, method=self.config_.method, seed=self.seed, keep_paths=keep_paths)
+        method = self.config_.method
+        ask = Sampling(paths=paths, levels=levels_read, method=method, seed=self.seed, keep_paths=keep_paths)
         with Progress("forecasting", len(pairs), verbose=self.verbose) as progress:
-            return sample(self._placed(), self._windows(panel), pairs, ask, report=progress.step)
+            found = sample(self._placed(), self._windows(panel), pairs, ask, report=progress.step)
+        return found if self.calibration_ is None else widened(self.calibration_, found, levels, self.network_)
 
     def _placed(self) -> Network:
         """Return the network on its device; it is moved only if it must be, as another thread may be using it."""

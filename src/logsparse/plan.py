@@ -6,8 +6,10 @@ Parameters are checked when they are given. What a network has learned is checke
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, Unpack
 
 import torch
@@ -16,7 +18,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from logsparse.attention.pattern import Pattern
-from logsparse.config import Config, Method
+from logsparse.calibration import LEVELS, Calibration, came, measure
+from logsparse.config import Config, Method, TrainConfig
 from logsparse.data.columns import Columns
 from logsparse.data.features import Features
 from logsparse.data.panel import Panel
@@ -24,6 +27,7 @@ from logsparse.data.series_index import SeriesIndex
 from logsparse.defaults import a_config, check_agrees, check_reach, check_size, seen_values
 from logsparse.errors import ConfigError, DataError, NotFittedError, above_zero, truth, whole
 from logsparse.forecast import Forecaster
+from logsparse.model.decode import Sampled, Sampling, sample
 from logsparse.model.network import Network
 from logsparse.params import Parameters, same
 from logsparse.settings import SETTINGS, Settings, apply, check_setting
@@ -31,7 +35,7 @@ from logsparse.storage import InvalidContentError, entries, require, whole_numbe
 from logsparse.train.batches import Draws, TrainingSet, learned_from
 from logsparse.train.checkpoint import check_tensors
 from logsparse.train.distributed import Ranks, device_named
-from logsparse.train.loop import TrainingHistory
+from logsparse.train.loop import Training, TrainingHistory
 
 if TYPE_CHECKING:
     from logsparse.folder import ModelFolder
@@ -40,6 +44,10 @@ if TYPE_CHECKING:
 _SEEDS = 2**62
 _MOST_PATHS = _LONGEST_CONTEXT = 100_000
 _MOST_STEPS = 10**9
+# Most windows on which the coverage of intervals is measured.
+_MEASURED = 256
+# Minutes that a second training gets if the first took all of them: its first step is its last.
+_MOMENT = 1e-6
 
 
 class Configured(Forecaster):
@@ -189,7 +197,8 @@ class Plan:
         seed: int,
     ) -> Plan:
         """Prepare a training on `panel`; without `validation`, the last part of each series serves for it."""
-        known = SeriesIndex.of(panel, learned_from(panel, config) if validation is None else panel.lengths)
+        partly = validation is None and not config.train.refit
+        known = SeriesIndex.of(panel, learned_from(panel, config) if partly else panel.lengths)
         encoded = encode(known, panel)
         if validation is None:
             data = TrainingSet.of(encoded, config)
@@ -265,6 +274,7 @@ class Learned(NamedTuple):
     features: Features
     history: TrainingHistory
     network: Network
+    calibration: Calibration | None
 
     def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return plain JSON and arrays that `unpack` reads."""
@@ -274,6 +284,8 @@ class Learned(NamedTuple):
             "features": self.features.to_dict(),
             "story": asdict(self.history),  # the name that folders have had since 0.1.0
         }
+        if self.calibration is not None:
+            facts["calibration"] = asdict(self.calibration)
         # A round trip through JSON turns tuples into lists, as `unpack` gets them.
         plain: dict[str, Any] = json.loads(json.dumps(facts))
         return plain, {name: tensor.cpu().numpy() for name, tensor in self.network.state_dict().items()}
@@ -303,7 +315,50 @@ class Learned(NamedTuple):
         check_tensors(without_weights(build, config, len(features), known).state_dict(), tensors, "weight")
         network = build(config, len(features), known)
         network.load_state_dict(tensors)
-        return cls(config, known, features, history, network)
+        measured = facts.get("calibration")
+        calibration = None if measured is None else Calibration.from_dict(measured, horizon)
+        return cls(config, known, features, history, network, calibration)
+
+
+def refit_settings(first: Training) -> TrainConfig:
+    """Return the settings of a second training on all data: the steps that were best for the first, in the time left.
+
+    A quarter of the steps at least: few windows tell little about the best number.
+    """
+    train, history = first.train, first.history
+    best = min(history.rows, key=lambda row: row["validation_nll"])["step"]
+    left = None if train.minutes is None else max(train.minutes - history.seconds / 60, _MOMENT)
+    return replace(train, steps=max(int(best), first.steps // 4, 1), minutes=left)
+
+
+def measured(first: Training, config: Config, seed: int) -> Calibration | None:
+    """Compare forecasts of windows that were held back with what came, as `train.calibrate` asks."""
+    windows, pairs = first.data.validation_windows, first.data.validation_pairs(_MEASURED)
+    if config.train.calibrate == "off" or len(pairs) == 0:
+        return None
+    paths = first.network.paths_needed(LEVELS, config.method)
+    ask = Sampling(paths=paths, levels=LEVELS, method=config.method, seed=seed, keep_paths=False)
+    found = sample(first.network, windows, pairs, ask)
+    # Series may begin and end at any time: counted from their end, cutoffs never seem further apart than they are.
+    before_W = windows.panel.lengths[pairs.series_B] - pairs.start_B
+    truth_WH, widen = came(windows.panel, pairs, config.horizon), config.train.calibrate == "widen"
+    return measure(truth_WH, found.quantiles_WQH, before_W, widen=widen)
+
+
+def widened(calibration: Calibration, found: Sampled, asked: tuple[float, ...], network: Network) -> Sampled:
+    """Return forecasts at the levels asked for, quantiles and paths further from the median; the mean stays."""
+    if not calibration.widens:
+        return found
+    levels, lowest = calibration.levels_read(asked), network.config.lowest
+    wider = partial(
+        calibration.widened,
+        median_WH=found.quantiles_WQH[:, levels.index(0.5)],
+        lowest=max(network.likelihood.lowest, -math.inf if lowest is None else lowest),
+        integer=network.likelihood.integer,
+    )
+    quantiles_WQH = found.quantiles_WQH[:, [levels.index(level) for level in asked]]
+    paths_WNH = None if found.paths_WNH is None else wider(found.paths_WNH)
+    return Sampled(found.mean_WH, wider(quantiles_WQH), paths_WNH)
 
 
 def without_weights(build: Build, config: Config, features: int, known: SeriesIndex) -> Network:

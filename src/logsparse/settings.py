@@ -70,6 +70,9 @@ class Settings(TypedDict, total=False):
     validation_windows: int
     seeds: int
     validation_steps: int | None
+    validation_share: float
+    refit: bool
+    calibrate: str
     precision: str
 
 

@@ -56,7 +56,7 @@ class DeepAR(LogSparse):
     """
 
     def _default_config(self, panel: Panel) -> Config:
-        usual = recommend(panel, self.horizon, self.context)
+        usual = super()._default_config(panel)
         return replace(usual, model=replace(usual.model, layers=3, width=40))
 
     def _network(self, config: Config, features: int, known: SeriesIndex, freq: Freq) -> Network:

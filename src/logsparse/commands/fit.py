@@ -157,6 +157,7 @@ def _finish(model: LogSparse, out: Path, folder: Path) -> None:
         ("minutes", f"{history.seconds / 60:.1f}"),
         ("steps", f"{history.steps:,} of {history.planned:,}"),
         ("ended", history.ended),
+        *([] if model.calibration_ is None else [("intervals", str(model.calibration_))]),
     ]
     print_rows(rows)
     say(f"wrote {out}")
@@ -283,6 +284,9 @@ def _plan_rows(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
     config, model, train = plan.config, plan.config.model, plan.config.train
     patterns = ", ".join(map(repr, model.patterns))
     limit = "" if train.minutes is None else f", at most {train.minutes:g} minutes"
+    again = ", then again on all data" if train.refit else ""
+    share = train.validation_share
+    part = {0.1: "tenth", 0.25: "fourth"}.get(share, f"{100 * share:g} %")
     most = "" if train.validation_steps is None else f", at most {train.validation_steps:,} steps"
     rows = [
         ("horizon", f"{config.horizon:,}"),
@@ -299,7 +303,7 @@ def _plan_rows(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
         ("attention", f"{patterns}, {model.layers} layers, {model.heads} heads, kernel {model.kernel}"),
         ("method", config.method),
         ("parameters", f"{plan.parameters:,}"),
-        ("training", f"{plan.steps:,} steps of {train.batch} windows{limit}"),
-        ("validation set", f"the last tenth of each series{most}"),
+        ("training", f"{plan.steps:,} steps of {train.batch} windows{limit}{again}"),
+        ("validation set", f"the last {part} of each series{most}"),
     ]
     return [(label, value) for label, value in rows if value]

@@ -23,8 +23,8 @@ from logsparse.errors import ConfigError, DataError
 
 # S series, B windows, N candidates in a row, W candidates of a block, K blocks, G runs of neighbouring candidates
 
-VALIDATION_SHARE = 10
-"""The last 1 / VALIDATION_SHARE of each series is for validation: at most `most` steps, at least one horizon."""
+VALIDATION_SHARE = 0.1
+"""Share of each series at its end that is for validation, unless another is given."""
 BLOCK = 64
 # Windows shuffled at once.
 _PART = 1 << 22
@@ -87,22 +87,25 @@ class Candidates:
         return Pairs(series_B, self.first_S[series_B] + number_B)
 
 
-def learned_steps(panel: Panel, horizon: int, most: int | None = None) -> Ints:
+def learned_steps(panel: Panel, horizon: int, most: int | None = None, share: float = VALIDATION_SHARE) -> Ints:
     """Return the number of steps before the validation part per series, below 0 if the series is shorter than it.
 
-    The validation part is a tenth of the series, at most `most` steps, and at least one horizon.
+    The validation part is a share of the series, at most `most` steps, and at least one horizon.
     """
-    tenth_S = panel.lengths // VALIDATION_SHARE
-    return panel.lengths - np.maximum(tenth_S if most is None else np.minimum(tenth_S, most), horizon)
+    # 0.1 is not a tenth in binary: of 10 steps it is one, not 0.9999.
+    part_S: Ints = np.floor(panel.lengths * share + 1e-9).astype(np.int64)
+    return panel.lengths - np.maximum(part_S if most is None else np.minimum(part_S, most), horizon)
 
 
-def split(panel: Panel, context: int, horizon: int, most: int | None = None) -> tuple[Candidates, Candidates]:
+def split(
+    panel: Panel, context: int, horizon: int, most: int | None = None, share: float = VALIDATION_SHARE
+) -> tuple[Candidates, Candidates]:
     """Return the training windows, and the validation windows, whose horizon lies in the validation part.
 
     No training window touches the validation part. The context of a validation window may reach into training data.
     """
     whole = Candidates.of(panel, context, horizon)
-    border_S = learned_steps(panel, horizon, most)
+    border_S = learned_steps(panel, horizon, most, share)
     training = Candidates(panel, context, horizon, *_starts(border_S, context, horizon))
     if len(training) == 0:
         rule = "At least one series must have a training window before its validation part."

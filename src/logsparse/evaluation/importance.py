@@ -42,7 +42,10 @@ KIND, INPUT, WQL, CHANGED, INCREASE, LOW, HIGH = "kind", "input", "wql", "wql_wi
 _WINDOWS = 4
 # Series, drawn if there are more: the interval shows what this costs.
 _MOST_SERIES = 100
-_LATER = "pass data that go on after the training, ask for fewer windows, or fit(frame, until=) an earlier time."
+_LATER = (
+    "pass data that go on after the training, ask for fewer windows, fit(frame, until=) an earlier time, or fit few "
+    "values with refit=False."
+)
 # Resamples of windows and repeats; the interval is the central 90 % of them.
 _RESAMPLES, _LEVELS = 500, (0.05, 0.95)
 # Unit and cycle of the calendar features that repeat: shorter moves would make days begin in the afternoon.
@@ -254,12 +257,15 @@ def _held_back(
 def _trained_until(model: Forecaster) -> dict[SeriesId, int]:
     """Return the time of the last step whose value changed a weight, per series."""
     ends = model.learned_until()
-    if not isinstance(model, LogSparse):
+    # After a training that was cut there was no second one, on all data.
+    if not isinstance(model, LogSparse) or (model.config_.train.refit and not model.history_.cut):
         return ends
     panel = model.panel_.to_last_value()
     elapsed_S = np.zeros_like(panel.lengths) if panel.elapsed is None else panel.elapsed
     whole_panel = replace(panel, lengths=panel.lengths + elapsed_S)
-    border_S = learned_steps(whole_panel, model.horizon, model.config_.train.validation_steps) - elapsed_S
+    train = model.config_.train
+    held_back = (train.validation_steps, train.validation_share)
+    border_S = learned_steps(whole_panel, model.horizon, *held_back) - elapsed_S
     border = panel.freq.add(panel.starts, border_S - 1).tolist()
     last = model.panel_.ends().tolist()
     # A series that an earlier training knew for longer was learned from up to there.

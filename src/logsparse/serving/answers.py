@@ -363,7 +363,7 @@ def attention_answer(name: str, model: Any, panel: Panel, query: AttentionQuery)
 
 def card(name: str, model: Forecaster) -> dict[str, Any]:
     """Return what is known of a model, as `ModelCard` describes it."""
-    panel, course = model.panel_, getattr(model, "history_", None)
+    panel, course, held = model.panel_, getattr(model, "history_", None), getattr(model, "calibration_", None)
     network = getattr(model, "network_", None)
     config = getattr(model, "config_", None)
     settings = json.loads(json.dumps(model.settings() if config is None else config.to_dict(), default=str))
@@ -385,7 +385,7 @@ def card(name: str, model: Forecaster) -> dict[str, Any]:
         "parameters": None if network is None else sum(weight.numel() for weight in network.parameters()),
         "validation_loss": None if course is None else course.best,
         "warning": None if course is None else course.warning,
-        "coverage": None,
+        "coverage": None if held is None else held.coverage,
         "settings": settings,
     }
 

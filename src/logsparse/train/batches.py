@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -41,7 +41,9 @@ class TrainingSet:
         Training windows end before that part. `features` are fitted on the panel unless given.
         """
         panel = panel.to_last_value()
-        training, validation = split(panel, config.context, config.horizon, config.train.validation_steps)
+        train = config.train
+        held_back = (train.validation_steps, train.validation_share)
+        training, validation = split(panel, config.context, config.horizon, *held_back)
         features = features or _features(panel, config)
         windows = windows_of(panel, features, config)
         return cls(windows, training, windows, validation, config.masks_future_lags, config.model.hidden_history)
@@ -56,6 +58,11 @@ class TrainingSet:
         windows = [windows_of(panel, features, config) for panel in panels]
         masks, hidden = config.masks_future_lags, config.model.hidden_history
         return cls(windows[0], candidates[0], windows[1], candidates[1], masks, hidden)
+
+    def whole(self) -> TrainingSet:
+        """Return the set that learns from every window, those of the validation part included."""
+        training = self.training
+        return replace(self, training=Candidates.of(training.panel, training.context, training.horizon))
 
     @property
     def features(self) -> Features:
@@ -150,7 +157,8 @@ def windows_of(panel: Panel, features: Features, config: Config, delays: Mapping
 
 def learned_from(panel: Panel, config: Config) -> Ints:
     """Return the steps per series before the part that `TrainingSet.of` keeps for validation."""
-    return learned_steps(panel.to_last_value(), config.horizon, config.train.validation_steps)
+    train = config.train
+    return learned_steps(panel.to_last_value(), config.horizon, train.validation_steps, train.validation_share)
 
 
 def looks_back(config: Config) -> int:
