@@ -41,6 +41,15 @@ def test_the_scores_are_those_of_the_join_by_hand(sales: pl.DataFrame) -> None:
     assert scores["mae"].item() == pytest.approx((joined["y"] - joined["q0.5"]).abs().mean())
 
 
+def test_forecasts_and_actuals_in_folders_of_parts_have_the_scores_of_the_tables(
+    sales: pl.DataFrame, tmp_path: Path
+) -> None:
+    forecast, today = split(sales)
+    ls.shard(forecast, tmp_path / "forecast", parts=2)
+    ls.shard(today, tmp_path / "today", parts=2)
+    assert ls.score(tmp_path / "forecast", actuals=tmp_path / "today").equals(ls.score(forecast, actuals=today))
+
+
 def test_a_category_of_the_actuals_groups_the_scores(sales: pl.DataFrame) -> None:
     forecast, today = split(sales)
     scores = ls.score(forecast, actuals=today, by="region")

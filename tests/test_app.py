@@ -201,7 +201,7 @@ def test_attention_has_a_weight_for_every_time_of_the_context(server: Here) -> N
     assert none["rule"] == "Only a model with attention can show what its forecast looked at."
 
 
-def test_models_describe_themselves(server: Here) -> None:
+def test_models_describe_themselves(server: Here, model: ls.LogSparse) -> None:
     with server.client() as client:
         listed = client.get("/v1/models").json()["models"]
         one = client.get("/v1/models/net").json()
@@ -214,6 +214,8 @@ def test_models_describe_themselves(server: Here) -> None:
         "2024-01-08 23:00:00",
     )
     assert one["settings"]["model"]["layers"] == 2
+    assert model.calibration_ is not None
+    assert [card["coverage"] for card in listed[:2]] == [model.calibration_.coverage, None]
     assert missing == {
         "rule": "model must be one of: net, naive, known.",
         "got": "'nat'",

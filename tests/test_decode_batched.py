@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import logsparse as ls
+from logsparse.calibration import Calibration
 from logsparse.data.panel import Panel
 from logsparse.forecaster import LogSparse
 from logsparse.model.likelihood import LIKELIHOODS
@@ -144,6 +145,14 @@ def test_so_are_series_without_a_history_beside_words_and_past_covariates(
     mixed = Panel.joined([some(histories, row) for row in order[:, None]])
     assert (mixed.lengths[COLD - 1 :: COLD] == 0).all()
     assert_alike(model, mixed, (*ROWS, 5, 11, 251))
+
+
+def test_so_are_widened_intervals() -> None:
+    model = fitted(LogSparse, layers=2, width=24, heads=2, method="two-way")
+    usual = model.forecast(panel(), quantiles=LEVELS).quantiles
+    model.calibration_ = Calibration(0.5, 10, 3.0, tuple(np.linspace(1, 1.5, HORIZON).tolist()))
+    assert (np.abs(model.forecast(panel(), quantiles=LEVELS).quantiles - usual) > 0).any()
+    assert_alike(model)
 
 
 def test_requests_with_and_without_a_history_are_forecast_together_as_each_alone() -> None:
