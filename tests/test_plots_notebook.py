@@ -80,12 +80,13 @@ def test_forecasts_and_models_show_what_they_hold(outputs: dict[str, list[Any]])
     assert "<table" in outputs["model"][0].data["text/html"]
 
 
-def test_progress_is_one_line_that_ends_with_the_result(outputs: dict[str, list[Any]]) -> None:
-    (shown,) = outputs[FIT]
-    assert shown.output_type == "display_data"
-    assert shown.data["text/plain"].startswith("training, seed 0: ")
-    assert "done" in shown.data["text/plain"]
-    assert "<progress" in shown.data["text/html"]
+def test_progress_is_one_line_per_training_that_ends_with_the_result(outputs: dict[str, list[Any]]) -> None:
+    # Little data are trained on twice.
+    for shown, what in zip(outputs[FIT], ("training", "training on all data"), strict=True):
+        assert shown.output_type == "display_data"
+        assert shown.data["text/plain"].startswith(f"{what}, seed 0: ")
+        assert "done" in shown.data["text/plain"]
+        assert "<progress" in shown.data["text/html"]
 
 
 def test_completion_in_a_kernel_lists_what_is_for_users() -> None:

@@ -33,6 +33,8 @@ class TrainingSet:
     """True if three windows of four hide the lags that are unknown at their forecast start."""
     hidden_history: float = 0.0
     """Share of training windows whose whole history is hidden."""
+    refits: bool = False
+    """True for a second training, on all data."""
 
     @classmethod
     def of(cls, panel: Panel, config: Config, features: Features | None = None) -> TrainingSet:
@@ -62,7 +64,8 @@ class TrainingSet:
     def whole(self) -> TrainingSet:
         """Return the set that learns from every window, those of the validation part included."""
         training = self.training
-        return replace(self, training=Candidates.of(training.panel, training.context, training.horizon))
+        candidates = Candidates.of(training.panel, training.context, training.horizon)
+        return replace(self, training=candidates, refits=True)
 
     @property
     def features(self) -> Features:

@@ -280,7 +280,8 @@ class Training:
     def _progress(self) -> Progress:
         limit = None if self.train.minutes is None else 60 * self.train.minutes - self.history.seconds
         verbose = self.verbose and self.ranks.leads
-        progress = Progress(f"training, seed {self.seed}", self.steps, limit=limit, verbose=verbose)
+        what = "training on all data" if self.data.refits else "training"
+        progress = Progress(f"{what}, seed {self.seed}", self.steps, limit=limit, verbose=verbose)
         progress.skip_to(self.step)
         return progress
 
