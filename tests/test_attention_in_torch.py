@@ -88,6 +88,7 @@ def test_an_ordinary_backward_pass_stays_with_the_kernel(monkeypatch: pytest.Mon
     x = leaf(2, 6, 8)
     layer()(x).sum().backward()
     torch.compile(layer(), backend="aot_eager", fullgraph=True)(x).sum().backward()
+    assert x.grad is not None
 
 
 def test_torch_func_gives_the_gradients_of_each_window() -> None:

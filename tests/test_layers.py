@@ -109,6 +109,18 @@ def test_no_signature_takes_more_than_eight_parameters(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=module)
+def test_no_name_of_a_file_replaces_another_of_the_same_file(path: Path) -> None:
+    names: list[str] = []
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names += [] if any("overload" in ast.unparse(mark) for mark in node.decorator_list) else [node.name]
+        elif isinstance(node, ast.Assign):
+            targets = [part for target in node.targets for part in getattr(target, "elts", [target])]
+            names += [target.id for target in targets if isinstance(target, ast.Name)]
+    assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize("path", FILES, ids=module)
 def test_libraries_are_seen_only_behind_their_doors(path: Path) -> None:
     roots = {name.split(".")[0] for name in imports(path)}
     own = module(path)

@@ -169,7 +169,7 @@ def _reason(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-_BLOCK = 1 << 18
+_CHUNK = 1 << 18
 _MEGABYTE = 1_000_000
 _SECONDS_OF_SILENCE = 60.0
 # Half a gigabyte in that time is 23 kB a second.
@@ -349,7 +349,7 @@ def _shown(response: HTTPResponse, name: str, begin: int, size: int | None, *, v
         got = begin
         progress.skip_to(begin // _MEGABYTE)
         # read1 returns what is available: a slow server would take days to fill a block.
-        while block := response.read1(_BLOCK):
+        while block := response.read1(_CHUNK):
             yield block
             got += len(block)
             reached = total if got == size and total is not None else got // _MEGABYTE

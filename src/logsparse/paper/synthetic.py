@@ -179,9 +179,13 @@ def run_one(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
     sets, model = _sets(run), _model(run)
     model.minutes, model.verbose = run.budget, verbose
     model.fit(sets.training, validation=sets.validation, folder=folder)
-    facts = facts_of(model)
-    results = backtest(model, sets.test, season=HORIZON)
-    facts["trace"]["losses"] = {model.method: losses(results)}
+    return _scored(model, sets.test, facts_of(model), model.method)
+
+
+def _scored(model: Forecaster, test: Panel, facts: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the facts of a training with the scores of its forecasts; their losses are recorded under this name."""
+    results = backtest(model, test, season=HORIZON)
+    facts["trace"]["losses"] = {name: losses(results)}
     found = score(results).row(0, named=True)
     return {"R0.5": found["R0.5"], "R0.9": found["R0.9"], **facts}
 
@@ -280,10 +284,7 @@ def run_long(run: Run, *, folder: Path, verbose: bool = True) -> dict[str, Any]:
         model.minutes, model.verbose = run.budget, verbose
         model.fit(sets.training, validation=sets.validation, folder=folder)
         facts = facts_of(model)
-    results = backtest(model, sets.test, season=HORIZON)
-    facts["trace"]["losses"] = {run.model: losses(results)}
-    found = score(results).row(0, named=True)
-    return {"R0.5": found["R0.5"], "R0.9": found["R0.9"], **facts}
+    return _scored(model, sets.test, facts, run.model)
 
 
 def _length(model: str) -> int:
