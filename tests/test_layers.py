@@ -16,7 +16,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # Each file may import only what stands above it. CONTRIBUTING.md shows the same picture.
 ORDER = [
     "errors", "process", "storage", "combine",
-    "attention.pattern", "attention.plain", "attention.native",
+    "attention.reach", "attention.pattern", "attention.plain", "attention.native",
     "model.inverse_cdf", "model.likelihood", "config", "settings", "presets",
     "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.localtime",
     "data.features", "data.files", "data.grid", "data.frame", "data.later", "data.health", "data.findings",
