@@ -1,4 +1,4 @@
-"""What test_share runs under torchrun, and alone: fit a folder of parts, print losses, settings and peak memory."""
+"""What test_share runs under torchrun, and alone: fit folders of parts, print what was learned, or the error."""
 
 from __future__ import annotations
 
@@ -6,32 +6,28 @@ import json
 import os
 import resource
 import sys
-from pathlib import Path
 
 import logsparse as ls
 
-folder, out, asked = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
-columns = asked.pop("columns", {})
-until, run = asked.pop("until", None), asked.pop("run", None)
-try:
-    model = ls.LogSparse(**asked, verbose=False).fit(folder, until=until, folder=run, **columns)
-except ls.DataError as error:
-    sys.stdout.write(f"refused {os.environ.get('RANK', '0')} {error}\n")
-    sys.exit(2)
 rank = int(os.environ.get("RANK", "0"))
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-report = {
-    "rank": rank,
-    "peak": peak,
-    "rows": model.history_.rows,
-    "config": model.config_.to_dict(),
-    "features": model.features_.to_dict(),
-    "known": model.series_index_.to_dict(),
-    "calibration": str(model.calibration_),
-    "weights": {name: float(weight.double().abs().sum()) for name, weight in model.network_.state_dict().items()},
-}
-# One write per line: the other rank writes to the same pipe.
-sys.stdout.write(json.dumps(report, default=str) + "\n")
-sys.stdout.flush()
-if rank == 0:
-    model.save(out)
+for job in json.loads(sys.argv[1]):
+    found = {"rank": rank, "name": job["name"]}
+    try:
+        model = ls.LogSparse(**job["settings"], verbose=False).fit(job["folder"], **job.get("fit", {}))
+    except ls.LogsparseError as error:
+        found["refused"] = f"{type(error).__name__}: {error}"
+    else:
+        found |= {
+            "rows": model.history_.rows,
+            "config": json.loads(json.dumps(model.config_.to_dict())),
+            "features": model.features_.to_dict(),
+            "known": model.series_index_.to_dict(),
+            "calibration": str(model.calibration_),
+            "panel": repr(model.panel_),
+        }
+        if rank == 0 and "save" in job:
+            model.save(job["save"])
+    found["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # One write per line: the other rank writes to the same pipe.
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()

@@ -239,9 +239,8 @@ class LogSparse(Configured):
         encoded = encode(known, panel)
         network = self._network(self.config_, len(self.features_), known, panel.freq)
         network.copy_weights(self.network_)
-        usual = self.config_.train
         # The last part stays held back: there is one network to continue with, not two.
-        kept = {"lr": _GENTLER * usual.lr, "seeds": 1, "minutes": None, "refit": False}
+        kept = {"lr": _GENTLER * self.config_.train.lr, "seeds": 1, "minutes": None, "refit": False}
         gentle = apply(self.config_, {**kept, **given})
         network.check(torch.from_numpy(seen_values(panel)))
         # Steps that an earlier training lacked are still to be taken: a few more do not make up for them.

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -181,13 +180,19 @@ class Sampler:
 
     candidates: Candidates
     scaling: Scaling | None = None
+    _once: list[_Weights] = field(default_factory=list, init=False, repr=False)
 
-    @cached_property
+    @property
     def _weighed(self) -> _Weights:
-        assert self.scaling is not None, "windows without weights are drawn uniformly"
+        if not self._once:
+            assert self.scaling is not None, "windows without weights are drawn uniformly"
+            self._once.append(self._weigh(self.scaling))
+        return self._once[0]
+
+    def _weigh(self, scaling: Scaling) -> _Weights:
         first, end = self._own
         sum_K = np.zeros(-(-len(self.candidates) // BLOCK))
-        for begin, weight_N in self._stream(self.scaling):
+        for begin, weight_N in self._stream(scaling):
             block = begin // BLOCK
             cuts = np.maximum(np.arange(block * BLOCK, begin + len(weight_N), BLOCK) - begin, 0)
             sum_K[block : block + len(cuts)] += np.add.reduceat(weight_N, cuts)
@@ -195,12 +200,12 @@ class Sampler:
         tail = np.arange(max(first, end // BLOCK * BLOCK), end if end < len(self.candidates) else 0)
         edge_N = np.union1d(head, tail)
         own = slice(first // BLOCK, -(-end // BLOCK))
-        parts = self.candidates.panel.everywhere((own.start, sum_K[own], edge_N, self._weights(edge_N, self.scaling)))
-        sum_K[:] = 0
+        parts = self.candidates.panel.everywhere((own.start, sum_K[own], edge_N, self._weights(edge_N, scaling)))
+        total_K = np.zeros_like(sum_K)
         for block, part_K, _, _ in parts:
-            sum_K[block : block + len(part_K)] += part_K
+            total_K[block : block + len(part_K)] += part_K
         edges = [np.concatenate([part[column] for part in parts]) for column in (2, 3)]
-        return _Weights(np.cumsum(sum_K), *edges)
+        return _Weights(np.cumsum(total_K), *edges)
 
     @property
     def _own(self) -> tuple[int, int]:

@@ -143,6 +143,11 @@ def several() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
+def is_first() -> bool:
+    """Return True for the rank that writes files and reports, and for a process that is alone."""
+    return int(os.environ.get("RANK", "0")) == 0 or not several()
+
+
 # Groups that this process has joined; all ranks join the same ones.
 _groups = counted()
 
