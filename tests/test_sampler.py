@@ -93,11 +93,12 @@ def test_weights_are_the_scales_of_the_windows_however_they_are_cut(
         sampler = weighted(candidates, kind)
         scaling = sampler.scaling
         assert scaling is not None
-        pieces = list(sampler._stream(scaling))
+        pieces = [weight_N for _, weight_N in sampler._stream(scaling)]
+        block_K = sampler._weighed.block_K
     np.testing.assert_allclose(np.concatenate(pieces), expected, rtol=1e-12)
     begins = np.arange(0, len(expected), block)
     sums = np.cumsum(np.add.reduceat(expected, begins))
-    np.testing.assert_allclose(sampler._weighed.block_K, sums, rtol=1e-9)
+    np.testing.assert_allclose(block_K, sums, rtol=1e-9)
     scattered = np.random.default_rng(1).permutation(len(expected))
     np.testing.assert_allclose(sampler._weights(scattered, scaling), expected[scattered], rtol=1e-12)
 
