@@ -142,6 +142,16 @@ def test_a_rank_without_a_window_in_the_batch_takes_part_with_an_empty_one() -> 
     assert sorted(shared(uneven(), [4, 6], count)) == [0, 1]
 
 
+def test_a_rank_holds_the_values_of_its_own_series_and_knows_the_lengths_of_all() -> None:
+    def sizes(panel: Panel, _ranks: Ranks) -> tuple[int, int, int]:
+        return panel.values.size, len(panel), int(panel.to_last_value().lengths.sum())
+
+    whole = uneven()
+    seen = int(whole.to_last_value().lengths.sum())
+    assert shared(whole, [4, 6], sizes) == [(235, 10, seen), (382, 10, seen)]
+    assert repr(shared(whole, [4, 6], lambda panel, _: repr(panel))[1]) == repr(repr(whole))
+
+
 def count_series(rng: np.random.Generator, mean: float) -> np.ndarray:
     return rng.poisson(mean, 400).astype(np.float32)
 
@@ -243,6 +253,17 @@ def plain() -> pl.DataFrame:
     return rich().select("unique_id", "ds", "y")
 
 
+def odd_steps(folder: Path) -> Path:
+    """Write parts of which one shows no step and another seems to have steps of two hours."""
+    ls.shard(plain(), folder, parts=3)
+    hours = {"seldom": [0, 2, 6, 8, 12], "once": [5]}
+    for name, at in hours.items():
+        times = np.datetime64("2024-01-01", "us") + np.array(at) * HOUR
+        table = pl.DataFrame({"unique_id": name, "ds": times, "y": np.arange(len(at)) + 1.0})
+        table.write_parquet(folder / f"{name}.parquet")
+    return folder
+
+
 def changed(folder: Path, change: Callable[[pl.DataFrame], pl.DataFrame], part: int = -1) -> Path:
     """Write parts of plain data, one of them changed."""
     ls.shard(plain(), folder, parts=4)
@@ -286,9 +307,9 @@ BAD: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], str]] = {
 
 @dataclass(frozen=True)
 class Trained:
-    """Reports by rank and name, and the models that were saved."""
+    """Reports of each rank by name, and the models that were saved by number of ranks."""
 
-    alone: dict[str, Any]
+    alone: dict[str, list[dict[str, Any]]]
     together: dict[str, list[dict[str, Any]]]
     models: dict[int, Path]
 
@@ -314,6 +335,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     # The defaults, which hide histories and let series count as unknown, with a validation at every step.
     settings = {**QUICK, "steps": 22, "embed_series": True, "weighted": True, "validate_every": 1}
     jobs = [{"name": "rich", "folder": f"{place}/rich", "settings": settings, "fit": columns}]
+    odd = {"name": "odd", "folder": f"{odd_steps(place / 'odd')}", "settings": {**QUICK, "steps": 3}}
     few = [{"name": "few parts", "folder": f"{place}/few", "settings": {**QUICK, "steps": 2}}]
     bad = []
     for name, (change, _) in BAD.items():
@@ -323,7 +345,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
     def started(words: list[str], many: int, save: Path) -> dict[str, list[dict[str, Any]]]:
         # A refused training comes first: the ranks that join again are not disturbed by it.
-        work = [*(few + bad if many > 1 else []), {**jobs[0], "save": f"{save}"}]
+        work = [*(few + bad if many > 1 else []), odd, {**jobs[0], "save": f"{save}"}]
         command = [sys.executable, *words, str(HERE / "train_parts.py"), json.dumps(work)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
         assert done.returncode == 0, done.stderr
@@ -334,11 +356,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
     run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     models = {1: place / "model-1", 2: place / "model-2"}
-    return Trained(started([], 1, models[1])["rich"][0], started(run, 2, models[2]), models)
+    return Trained(started([], 1, models[1]), started(run, 2, models[2]), models)
 
 
 def test_two_ranks_have_the_losses_of_one_process_that_holds_everything(trained: Trained) -> None:
-    alone = trained.alone["rows"]
+    alone = trained.alone["rich"][0]["rows"]
     assert len(alone) == 22
     for rank in trained.together["rich"]:
         for loss in ("nll", "validation_nll"):
@@ -346,14 +368,15 @@ def test_two_ranks_have_the_losses_of_one_process_that_holds_everything(trained:
 
 
 def test_two_ranks_have_the_settings_series_and_features_of_one_process(trained: Trained) -> None:
+    alone = trained.alone["rich"][0]
     for rank in trained.together["rich"]:
-        assert rank["config"] == trained.alone["config"]
-        assert rank["known"] == trained.alone["known"]
-        assert rank["calibration"] == trained.alone["calibration"]
-        for name, one in trained.alone["features"].items():
+        assert rank["config"] == alone["config"]
+        assert rank["known"] == alone["known"]
+        assert rank["calibration"] == alone["calibration"]
+        for name, one in alone["features"].items():
             numbers = name in ("mean", "std")
             assert rank["features"][name] == (pytest.approx(one, rel=1e-9) if numbers else one)
-    model = trained.alone["config"]["model"]
+    model = alone["config"]["model"]
     assert (model["unknown_series"], model["hidden_history"]) == (0.1, 0.1)
 
 
@@ -368,6 +391,14 @@ def test_the_model_that_the_first_rank_saves_forecasts_every_series_as_that_of_o
         assert one.select("unique_id", "ds").equals(other.select("unique_id", "ds"))
         for name in one.columns[2:]:
             assert other[name].to_list() == pytest.approx(one[name].to_list(), rel=1e-3, abs=1e-3)
+
+
+def test_a_part_whose_times_do_not_show_the_step_has_that_of_the_others(trained: Trained) -> None:
+    alone = trained.alone["odd"][0]
+    for rank in trained.together["odd"]:
+        assert rank["known"] == alone["known"]
+        assert [row["nll"] for row in rank["rows"]] == pytest.approx([row["nll"] for row in alone["rows"]], rel=1e-5)
+    assert trained.together["odd"][0]["panel"].startswith("Panel(25 series, ")
 
 
 @pytest.mark.parametrize("name", BAD)

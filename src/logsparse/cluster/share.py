@@ -185,8 +185,8 @@ def _agreed(parts: dict[Path, Any], spec: ColumnSpec, ranks: Ranks) -> list[Pane
     facts = ranks.gather([(panel.words, {n: c.categories for n, c in panel.static.items()}) for panel in read])
     every = list(chain.from_iterable(facts))
     words = {name: _sorted_union(found.get(name, ()) for found, _ in every) for name in spec.timed}
-    for name, found in words.items():
-        check_words(name, found)
+    for column, found in words.items():
+        check_words(column, found)
     categories = {name: _sorted_union(found[name] for _, found in every) for name in spec.static}
     return [_in_terms_of(panel, {n: w for n, w in words.items() if w}, categories) for panel in read]
 

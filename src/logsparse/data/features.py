@@ -42,8 +42,8 @@ def chunks(length_R: Ints) -> Iterator[tuple[Ints, Ints]]:
 class Statistics:
     """Running mean and standard deviation, numerically stable even if the mean is large and the deviation small."""
 
-    def __init__(self) -> None:
-        self.count, self.mean, self.square = 0, 0.0, 0.0
+    def __init__(self, count: int = 0, mean: float = 0.0, square: float = 0.0) -> None:
+        self.count, self.mean, self.square = count, mean, square
 
     def add(self, raw_N: NDArray[np.float64], weight_N: Ints) -> None:
         count = int(weight_N.sum())
@@ -289,7 +289,7 @@ def _covariate_statistics(panel: Panel, name: str) -> tuple[float, float]:
         raw_N = panel.covariates[name][panel.indptr[held][row_N] + step_N].astype(np.float64)
         seen_N = ~np.isnan(raw_N)
         own.add(raw_N[seen_N], np.ones(int(seen_N.sum()), np.int64))
-    statistic, *others = panel.everywhere(own)
+    statistic, *others = (Statistics(*part) for part in panel.everywhere((own.count, own.mean, own.square)))
     for other in others:
         if other.count:
             statistic.join(other.count, other.mean, other.square)

@@ -95,8 +95,8 @@ class Ranks:
             # A rank that fails sends this instead of what the others wait for, there or here.
             self.gather(None if own is None else _FailedError(self.rank, _sendable(own)))
         except _FailedError as failed:
-            rank, error = failed.args
-            raise (own if own is not None and rank == self.rank else error) from None
+            rank, theirs = failed.args
+            raise (own if own is not None and rank == self.rank else theirs) from None
 
 
 class _FailedError(Exception):
