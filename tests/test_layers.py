@@ -24,7 +24,7 @@ ORDER = [
     "attention.draw", "attention.triton", "attention.attend", "attention.layer", "attention.triton_kernels",
     "model.block", "model.network", "model.decode", "model.recurrent", "model.statespace", "model.transformer",
     "attention.maps",
-    "train.distributed", "train.batches", "train.optim", "train.checkpoint", "train.loop",
+    "train.distributed", "cluster.share", "train.batches", "train.optim", "train.checkpoint", "train.loop",
     "folder", "params", "forecast", "plan", "forecaster",
     "baselines.recurrent", "baselines.estimate", "baselines.naive", "baselines.classical", "baselines.trmf", "registry",
     "evaluation.results", "evaluation.actuals", "evaluation.metrics", "evaluation.backtest", "evaluation.check",
@@ -51,7 +51,7 @@ MAY_SEE_FRAMES = {
     "commands.options",
     "paper.sources", "paper.prepare", "paper.experiment",
 }  # fmt: skip
-MAY_SEE_TORCH = {"data.windows", "folder", "plan", "forecaster", "cluster.workers"}
+MAY_SEE_TORCH = {"data.windows", "cluster.share", "folder", "plan", "forecaster", "cluster.workers"}
 
 
 def module(path: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,8 @@ _FEW = 200
 _LITTLE = 2000
 # Values per step of an epoch, of which there are 20, and fewest such steps.
 _VALUES_PER_STEP, _FEWEST_STEPS = 100, 3
+# Series whose values are looked at together.
+_AT_ONCE = 1024
 # Longest default context: beyond it, every training step costs more than it gains.
 _LONGEST = 336
 # Longest default lag, a year of quarter hours: a batch gathers every step that its lags reach.
@@ -73,7 +75,7 @@ def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
         likelihood=family.name,
         scale="deviation" if "deviation" in family.scales else "mean",
         hidden_history=_HIDDEN if panel.static else 0.0,
-        lowest=0.0 if _is_bounded_by_zero(_live_values(panel)) else None,
+        lowest=0.0 if _Outline.of(panel).bounded_by_zero else None,
     )
     # The newest values matter most for the forecast: hold back no more of them than validation needs.
     train = replace(config.train, validation_steps=7 * panel.freq.season + horizon)
@@ -87,7 +89,7 @@ def for_amount(config: Config, panel: Panel) -> Config:
     chosen on the last fourth of the data; then all data are learned for as many steps. Windows overlap so much that
     small batches suffice (docs/RECIPE.md).
     """
-    values = len(seen_values(panel))
+    values = count_values(panel)
     train = replace(config.train, calibrate="measure")
     if values >= _LITTLE:
         return replace(config, train=train)
@@ -224,24 +226,24 @@ def layers_needed(patterns: Sequence[Pattern], length: int) -> int | None:
 
 def likelihood_for(panel: Panel) -> str:
     """Return the name of the likelihood whose support and shape fit the observed values."""
-    seen = _live_values(panel)
-    if seen.size == 0 or seen.min() < 0:
+    seen = _Outline.of(panel)
+    if seen.count == 0 or seen.least < 0:
         return "student-t"
-    small = np.quantile(seen, 0.9) <= _SMALL_COUNT and (seen == np.floor(seen)).all() and seen.max() > 1
-    if small and _differ_like_counts(panel):
+    if seen.whole and seen.mostly_small and seen.most > 1 and _differ_like_counts(panel):
         return "negative-binomial"
-    return "zero-inflated" if _is_bounded_by_zero(seen) else "student-t"
+    return "zero-inflated" if seen.bounded_by_zero else "student-t"
 
 
 def _differ_like_counts(panel: Panel) -> bool:
     """Return True if differences are as large as those of independent counts, whose mean square is twice the mean."""
-    ratios = [np.nanmean(np.diff(values) ** 2) / 2 / np.nanmean(values) for values in _moving(panel)]
-    return not ratios or float(np.median(ratios)) >= _COUNT_LIKE
+    own = [np.nanmean(np.diff(values) ** 2) / 2 / np.nanmean(values) for values in _moving(panel)]
+    ratios = np.concatenate(panel.everywhere(own))
+    return not len(ratios) or float(np.median(ratios)) >= _COUNT_LIKE
 
 
 def _moving(panel: Panel) -> Iterator[NDArray[np.float64]]:
     """Yield the series that have two observed neighbours and are not all zero."""
-    for series in range(len(panel)):
+    for series in panel.held:
         # Squares and sums of float32 may overflow.
         values = panel[series].astype(np.float64)
         if np.nansum(values) > 0 and not np.isnan(np.diff(values)).all():
@@ -249,21 +251,84 @@ def _moving(panel: Panel) -> Iterator[NDArray[np.float64]]:
 
 
 def seen_values(panel: Panel) -> Floats:
-    """Return the observed values of all series."""
-    values: Floats = np.concatenate([panel[i] for i in range(len(panel))])
+    """Return the observed values of all series that are held here."""
+    values: Floats = np.concatenate([panel[i] for i in panel.held])
     return values[~np.isnan(values)]
 
 
-def _live_values(panel: Panel) -> Floats:
-    """Return the observed values of the series that are not all zero; of all series if every one is."""
-    live = [panel[i] for i in range(len(panel)) if np.nanmax(np.abs(panel[i]), initial=0) > 0]
-    values: Floats = np.concatenate(live) if live else panel.values
-    return values[~np.isnan(values)]
+def count_values(panel: Panel) -> int:
+    """Return the number of observed values of all series."""
+    return sum(panel.everywhere(sum(int(np.isfinite(panel[i]).sum()) for i in panel.held)))
 
 
-def _is_bounded_by_zero(seen: Floats) -> bool:
-    """Return True if zero is frequent and nothing lies below it, as at night or without sales."""
-    return bool(seen.size and seen.min() >= 0 and (seen == 0).mean() >= _MANY_ZEROS)
+@dataclass(frozen=True)
+class _Outline:
+    """What the choice of a likelihood asks of values. Outlines of parts make that of all, unlike quantiles."""
+
+    count: int
+    zeros: int
+    least: float
+    most: float
+    whole: bool
+    """True if all are whole numbers."""
+    small: int
+    """Number of those up to `_SMALL_COUNT`."""
+    below: float
+    """The largest of them."""
+    above: float
+    """The smallest of the others."""
+
+    @classmethod
+    def of(cls, panel: Panel) -> _Outline:
+        """Outline the observed values of the series that are not all zero; of all series if every one is."""
+        own = [panel[i] for i in panel.held]
+        for chosen in ([values for values in own if np.nanmax(np.abs(values), initial=0) > 0], own):
+            some = (np.concatenate(chosen[i : i + _AT_ONCE]) for i in range(0, len(chosen), _AT_ONCE))
+            found = _joined(panel.everywhere(_joined([_outline(values[~np.isnan(values)]) for values in some])))
+            if found.count:
+                break
+        return found
+
+    @property
+    def mostly_small(self) -> bool:
+        """True if the quantile 0.9 is at most `_SMALL_COUNT`."""
+        place, part = divmod(0.9 * (self.count - 1), 1)
+        if self.small != place + 1:
+            return self.small > place
+        return self.below + part * (self.above - self.below) <= _SMALL_COUNT if part else True
+
+    @property
+    def bounded_by_zero(self) -> bool:
+        """True if zero is frequent and nothing lies below it, as at night or without sales."""
+        return self.count > 0 and self.least >= 0 and self.zeros / self.count >= _MANY_ZEROS
+
+
+def _outline(seen: Floats) -> _Outline:
+    small = seen <= _SMALL_COUNT
+    return _Outline(
+        len(seen),
+        int((seen == 0).sum()),
+        float(seen.min(initial=np.inf)),
+        float(seen.max(initial=-np.inf)),
+        bool((seen == np.floor(seen)).all()),
+        int(small.sum()),
+        float(seen.max(initial=-np.inf, where=small)),
+        float(seen.min(initial=np.inf, where=~small)),
+    )
+
+
+def _joined(parts: Sequence[_Outline]) -> _Outline:
+    parts = [*parts, _outline(np.empty(0, np.float32))]
+    return _Outline(
+        sum(part.count for part in parts),
+        sum(part.zeros for part in parts),
+        min(part.least for part in parts),
+        max(part.most for part in parts),
+        all(part.whole for part in parts),
+        sum(part.small for part in parts),
+        max(part.below for part in parts),
+        min(part.above for part in parts),
+    )
 
 
 def _context(panel: Panel, horizon: int) -> int:
@@ -296,15 +361,16 @@ def _year_lags(panel: Panel) -> tuple[int, ...]:
 
 def _repeats(panel: Panel, cycle: int) -> bool:
     """Return True if values are nearer to those a cycle ago than to those half a cycle ago: not mere drift."""
-    ratios = []
-    for series in range(len(panel)):
+    own = []
+    for series in panel.held:
         values = panel[series].astype(np.float64)
         now = values[cycle:]
         full, half = (np.abs(now - values[cycle - back : -back]) for back in (cycle, cycle // 2))
         both = ~np.isnan(full + half)
         if half[both].sum() > 0:
-            ratios.append(full[both].sum() / half[both].sum())
-    return bool(ratios) and float(np.median(ratios)) <= _NEARER
+            own.append(full[both].sum() / half[both].sum())
+    ratios = np.concatenate(panel.everywhere(own))
+    return len(ratios) > 0 and float(np.median(ratios)) <= _NEARER
 
 
 def _profiles(panel: Panel) -> tuple[str, ...]:

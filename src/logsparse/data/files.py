@@ -272,15 +272,23 @@ def scan_folder(folder: Path, needed: Sequence[str]) -> pl.LazyFrame:
     parts = [_open_part(folder, path) for path in visible]
     if all(part.schema == parts[0].schema for part in parts) and not any("=" in str(path.parent) for path in visible):
         return pl.scan_parquet([part.path for part in parts], hive_partitioning=False, glob=False)
+    return pl.concat(_alike(parts, needed), how="diagonal")
+
+
+def open_parts(folder: Path, needed: Sequence[str]) -> dict[Path, pl.LazyFrame]:
+    """Open each visible parquet file below the folder; the columns `needed` must agree, and have one type in all."""
+    names = part_names(folder)
+    return dict(zip(names, _alike([_open_part(folder, path) for path in names], needed), strict=True))
+
+
+def _alike(parts: list[_Part], needed: Sequence[str]) -> list[pl.LazyFrame]:
+    """Return the parts with columns of the same types."""
     names = dict.fromkeys(name for part in parts for name in part.schema)
     kinds = {name: _kind(name, parts, needed) for name in names}
-    return pl.concat(
-        [
-            part.lazy.select(pl.col(name).cast(kind) for name in part.schema if (kind := kinds[name]) is not None)
-            for part in parts
-        ],
-        how="diagonal",
-    )
+    return [
+        part.lazy.select(pl.col(name).cast(kind) for name in part.schema if (kind := kinds[name]) is not None)
+        for part in parts
+    ]
 
 
 def _open_part(folder: Path, path: Path) -> _Part:

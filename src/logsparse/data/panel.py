@@ -128,7 +128,7 @@ class Panel:
 
     def __repr__(self) -> str:
         total = int(self.lengths.sum())
-        missing = sum(int(np.isnan(self[i]).sum()) for i in range(len(self)))
+        missing = self._missing()
         parts = [
             f"{len(self):_} series" + (" from a wide table" if self.origin.layout == "wide" else ""),
             f"{total:_} values" + (f" ({100 * missing / total:.1f}% missing)" if missing else ""),
@@ -143,6 +143,9 @@ class Panel:
         """Return the visible values of one series, as a view."""
         begin = self.indptr[series]
         return self.values[begin : begin + self.lengths[series]]
+
+    def _missing(self) -> int:
+        return sum(int(np.isnan(self[i]).sum()) for i in self.held)
 
     def _extras(self) -> list[tuple[str, list[str]]]:
         return [("covariates", list(self.ahead)), ("past covariates", list(self.past)), ("static", list(self.static))]
@@ -168,6 +171,15 @@ class Panel:
     def stored(self) -> Ints:
         """Number of stored steps per series, including those after the cutoff."""
         return np.diff(self.indptr)
+
+    @property
+    def held(self) -> range:
+        """Series whose values are here: all, unless several processes share them (cluster/share)."""
+        return range(len(self))
+
+    def everywhere(self, own: Any) -> list[Any]:
+        """Return what each process made of the series that it holds, in their order; one process holds all of them."""
+        return [own]
 
     def ends(self) -> Ints:
         """Return the time of the last visible step per series: its cutoff."""
@@ -261,9 +273,11 @@ class Panel:
 
     def to_last_value(self) -> Panel:
         """Return the panel without the missing steps after the last value of each series."""
-        observed = [np.flatnonzero(~np.isnan(self[series])) for series in range(len(self))]
-        ends = [seen[-1] + 1 if len(seen) else length for seen, length in zip(observed, self.lengths, strict=True)]
-        return replace(self, lengths=np.array(ends, np.int64))
+        ends = []
+        for series in self.held:
+            seen = np.flatnonzero(~np.isnan(self[series]))
+            ends.append(int(seen[-1]) + 1 if len(seen) else int(self.lengths[series]))
+        return replace(self, lengths=np.concatenate(self.everywhere(np.array(ends, np.int64))))
 
     def until(self, time: int) -> Panel:
         """Return the panel up to and including this time on its clock (see data/calendar)."""
