@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from logsparse.attention.pattern import Pattern
 from logsparse.config import Config
 from logsparse.data.calendar import DAY, Freq
 from logsparse.data.features import features_for
+from logsparse.data.mapped import pieces
 from logsparse.data.panel import Floats, Panel
 from logsparse.errors import ConfigError, DataError, shown
 from logsparse.model.likelihood import likelihood
@@ -23,6 +24,8 @@ from logsparse.model.likelihood import likelihood
 _MANY_ZEROS = 0.1
 # Counts up to here are modelled as counts; larger ones as continuous values.
 _SMALL_COUNT = 50
+# Values that are in memory at once.
+_AT_ONCE = 2**20
 # Least share of the squared difference that independent counts of the same mean have.
 _COUNT_LIKE = 0.5
 # Shortest default context, where the data have it: without a season the step does not say how far to look back.
@@ -73,7 +76,7 @@ def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
         likelihood=family.name,
         scale="deviation" if "deviation" in family.scales else "mean",
         hidden_history=_HIDDEN if panel.static else 0.0,
-        lowest=0.0 if _is_bounded_by_zero(_live_values(panel)) else None,
+        lowest=0.0 if _Outline.of(panel).bounded_by_zero else None,
     )
     # The newest values matter most for the forecast: hold back no more of them than validation needs.
     train = replace(config.train, validation_steps=7 * panel.freq.season + horizon)
@@ -87,7 +90,7 @@ def for_amount(config: Config, panel: Panel) -> Config:
     chosen on the last fourth of the data; then all data are learned for as many steps. Windows overlap so much that
     small batches suffice (docs/RECIPE.md).
     """
-    values = len(seen_values(panel))
+    values = count_values(panel)
     train = replace(config.train, calibrate="measure")
     if values >= _LITTLE:
         return replace(config, train=train)
@@ -123,15 +126,15 @@ def check_agrees(config: object, *, horizon: int, context: int | None) -> None:
 def check_size(panel: Panel) -> None:
     """Raise DataError if a value is so large that sums of forecasts would overflow."""
     # Compared in float32, the type of the values, so that the limit itself passes.
-    large = np.flatnonzero(np.abs(panel.values) > np.float32(LARGEST))
-    for cell in large.tolist():
-        series = int(np.searchsorted(panel.indptr, cell, side="right")) - 1
-        if cell < panel.indptr[series] + panel.lengths[series]:
-            raise DataError(
-                "A network must be given values of at most 1e30 in size.",
-                got=f"{panel.values[cell]:g} in series {panel.ids[series]!r}",
-                hint="divide the column by a power of ten; forecasts then come in that unit.",
-            )
+    for piece in pieces(len(panel.values)):
+        for cell in (piece.start + np.flatnonzero(np.abs(panel.values[piece]) > np.float32(LARGEST))).tolist():
+            series = int(np.searchsorted(panel.indptr, cell, side="right")) - 1
+            if cell < panel.indptr[series] + panel.lengths[series]:
+                raise DataError(
+                    "A network must be given values of at most 1e30 in size.",
+                    got=f"{panel.values[cell]:g} in series {panel.ids[series]!r}",
+                    hint="divide the column by a power of ten; forecasts then come in that unit.",
+                )
 
 
 def check_reach(config: Config, panel: Panel) -> None:
@@ -224,46 +227,113 @@ def layers_needed(patterns: Sequence[Pattern], length: int) -> int | None:
 
 def likelihood_for(panel: Panel) -> str:
     """Return the name of the likelihood whose support and shape fit the observed values."""
-    seen = _live_values(panel)
-    if seen.size == 0 or seen.min() < 0:
+    seen = _Outline.of(panel)
+    if seen.count == 0 or seen.least < 0:
         return "student-t"
-    small = np.quantile(seen, 0.9) <= _SMALL_COUNT and (seen == np.floor(seen)).all() and seen.max() > 1
-    if small and _differ_like_counts(panel):
+    if seen.whole and seen.mostly_small and seen.most > 1 and _differ_like_counts(panel):
         return "negative-binomial"
-    return "zero-inflated" if _is_bounded_by_zero(seen) else "student-t"
+    return "zero-inflated" if seen.bounded_by_zero else "student-t"
 
 
 def _differ_like_counts(panel: Panel) -> bool:
     """Return True if differences are as large as those of independent counts, whose mean square is twice the mean."""
-    ratios = [np.nanmean(np.diff(values) ** 2) / 2 / np.nanmean(values) for values in _moving(panel)]
-    return not ratios or float(np.median(ratios)) >= _COUNT_LIKE
+    own = [np.nanmean(np.diff(values) ** 2) / 2 / np.nanmean(values) for values in _moving(panel)]
+    ratios = np.concatenate(panel.everywhere(own))
+    return not len(ratios) or float(np.median(ratios)) >= _COUNT_LIKE
 
 
 def _moving(panel: Panel) -> Iterator[NDArray[np.float64]]:
     """Yield the series that have two observed neighbours and are not all zero."""
-    for series in range(len(panel)):
+    for series in panel.held:
         # Squares and sums of float32 may overflow.
         values = panel[series].astype(np.float64)
         if np.nansum(values) > 0 and not np.isnan(np.diff(values)).all():
             yield values
 
 
-def seen_values(panel: Panel) -> Floats:
-    """Return the observed values of all series."""
-    values: Floats = np.concatenate([panel[i] for i in range(len(panel))])
-    return values[~np.isnan(values)]
+def seen_values(panel: Panel) -> Iterator[Floats]:
+    """Yield the observed values of all series that are held here, some series at a time."""
+    group: list[Floats] = []
+    for series in panel.held:
+        group.append(panel[series])
+        if series == panel.held[-1] or sum(map(len, group)) >= _AT_ONCE:
+            values: Floats = np.concatenate(group)
+            yield values[~np.isnan(values)]
+            group = []
 
 
-def _live_values(panel: Panel) -> Floats:
-    """Return the observed values of the series that are not all zero; of all series if every one is."""
-    live = [panel[i] for i in range(len(panel)) if np.nanmax(np.abs(panel[i]), initial=0) > 0]
-    values: Floats = np.concatenate(live) if live else panel.values
-    return values[~np.isnan(values)]
+def count_values(panel: Panel) -> int:
+    """Return the number of observed values of all series."""
+    return sum(panel.everywhere(sum(int(np.isfinite(panel[i]).sum()) for i in panel.held)))
 
 
-def _is_bounded_by_zero(seen: Floats) -> bool:
-    """Return True if zero is frequent and nothing lies below it, as at night or without sales."""
-    return bool(seen.size and seen.min() >= 0 and (seen == 0).mean() >= _MANY_ZEROS)
+@dataclass(frozen=True)
+class _Outline:
+    """What the choice of a likelihood asks of values. Outlines of parts make that of all, unlike quantiles."""
+
+    count: int
+    zeros: int
+    least: float
+    most: float
+    whole: bool
+    """True if all are whole numbers."""
+    small: int
+    """Number of those up to `_SMALL_COUNT`."""
+    below: float
+    """The largest of them."""
+    above: float
+    """The smallest of the others."""
+
+    @classmethod
+    def of(cls, panel: Panel) -> _Outline:
+        """Outline the observed values of the series that are not all zero; of all series if every one is."""
+        own = [panel[i] for i in panel.held]
+        for chosen in ([values for values in own if np.nanmax(np.abs(values), initial=0) > 0], own):
+            found = _joined(panel.everywhere(_joined([_outline(values[~np.isnan(values)]) for values in chosen])))
+            if found.count:
+                break
+        return found
+
+    @property
+    def mostly_small(self) -> bool:
+        """True if the quantile 0.9, whose place numpy computes in float32, is at most `_SMALL_COUNT`."""
+        place, part = divmod(float(np.float32(0.9) * np.float32(self.count - 1)), 1)
+        if self.small != place + 1:
+            return self.small > place
+        return self.below + part * (self.above - self.below) <= _SMALL_COUNT if part else True
+
+    @property
+    def bounded_by_zero(self) -> bool:
+        """True if zero is frequent and nothing lies below it, as at night or without sales."""
+        return self.count > 0 and self.least >= 0 and self.zeros / self.count >= _MANY_ZEROS
+
+
+def _outline(seen: Floats) -> _Outline:
+    small = seen <= _SMALL_COUNT
+    return _Outline(
+        len(seen),
+        int((seen == 0).sum()),
+        float(seen.min(initial=np.inf)),
+        float(seen.max(initial=-np.inf)),
+        bool((seen == np.floor(seen)).all()),
+        int(small.sum()),
+        float(seen.max(initial=-np.inf, where=small)),
+        float(seen.min(initial=np.inf, where=~small)),
+    )
+
+
+def _joined(parts: Sequence[_Outline]) -> _Outline:
+    parts = [*parts, _outline(np.empty(0, np.float32))]
+    return _Outline(
+        sum(part.count for part in parts),
+        sum(part.zeros for part in parts),
+        min(part.least for part in parts),
+        max(part.most for part in parts),
+        all(part.whole for part in parts),
+        sum(part.small for part in parts),
+        max(part.below for part in parts),
+        min(part.above for part in parts),
+    )
 
 
 def _context(panel: Panel, horizon: int) -> int:
@@ -296,15 +366,16 @@ def _year_lags(panel: Panel) -> tuple[int, ...]:
 
 def _repeats(panel: Panel, cycle: int) -> bool:
     """Return True if values are nearer to those a cycle ago than to those half a cycle ago: not mere drift."""
-    ratios = []
-    for series in range(len(panel)):
+    own = []
+    for series in panel.held:
         values = panel[series].astype(np.float64)
         now = values[cycle:]
         full, half = (np.abs(now - values[cycle - back : -back]) for back in (cycle, cycle // 2))
         both = ~np.isnan(full + half)
         if half[both].sum() > 0:
-            ratios.append(full[both].sum() / half[both].sum())
-    return bool(ratios) and float(np.median(ratios)) <= _NEARER
+            own.append(full[both].sum() / half[both].sum())
+    ratios = np.concatenate(panel.everywhere(own))
+    return len(ratios) > 0 and float(np.median(ratios)) <= _NEARER
 
 
 def _profiles(panel: Panel) -> tuple[str, ...]:

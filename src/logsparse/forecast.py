@@ -346,7 +346,7 @@ class Forecaster(Parameters, Saved, ABC):
     def _past(self, data: Data | None) -> Panel:
         """Return what `_read` does, or raise if the model was saved without its history and is given none."""
         panel = self._read(data)
-        if data is None and np.isnan(panel.values).all():
+        if data is None and panel.is_blank:
             raise DataError.no_history()
         return panel
 

@@ -33,7 +33,7 @@ from logsparse.data.files import (
 )
 from logsparse.data.grid import as_text, id_column, number_series, scan_native
 from logsparse.data.panel import SeriesId
-from logsparse.errors import DataError, a_path, whole
+from logsparse.errors import DataError, SplitSeriesError, a_path, whole
 from logsparse.storage import lock, make_folder, write_whole, writing
 
 if TYPE_CHECKING:
@@ -48,10 +48,6 @@ _PART_NAME = re.compile(r"\.?part-\d{5}-of-\d{5}\.parquet(\.[0-9a-f]{8}\.part)?"
 _PART = "\0part"
 # Ids whose part is remembered, for tables in the order of time.
 _IDS_REMEMBERED = 2**20
-
-
-class SplitSeriesError(DataError):
-    """A series lies in two parts; a caller that reads all parts as one table can continue."""
 
 
 @lru_cache(_IDS_REMEMBERED)
@@ -210,11 +206,7 @@ def series_per_part(folder: Path, id_col: str, needed: Sequence[str]) -> dict[st
         # Two ids may have the same hash.
         both = _ids(folder, one, id_col).to_frame().join(_ids(folder, other, id_col).to_frame(), on=id_col)
         if both.height:
-            raise SplitSeriesError(
-                "Each series must lie whole in one part.",
-                got=f"series {both.item(0, 0)!r} in {one} and in {other} of {folder}",
-                hint=f"write it anew: `logsparse shard {folder} -o {folder.name}-whole --parts {len(names)}`.",
-            )
+            raise SplitSeriesError.of(both.item(0, 0), one, other, folder, len(names))
     return {str(name): len(key) for name, key in zip(names, keys, strict=True)}
 
 

@@ -399,14 +399,19 @@ def read_covariate(
     text = as_text(column)
     text = text.set(text.str.strip_chars() == "", None)
     every = tuple(dict.fromkeys((*words, *text.drop_nulls().unique().sort())))
-    if len(every) > _MOST_WORDS:
-        raise DataError(
-            f"A text covariate must have at most {_MOST_WORDS} different words.",
-            got=f"{len(every)} in {column.name!r}",
-            hint="group them, convert them to numbers, or leave the column out.",
-        )
+    check_words(column.name, every)
     codes = text.replace_strict(every, range(len(every)), default=None, return_dtype=pl.Float32).to_numpy()
     return np.asarray(codes if in_order else codes[rows.order], np.float32), every
+
+
+def check_words(name: str, words: Sequence[str]) -> None:
+    """Raise if a text covariate has too many words."""
+    if len(words) > _MOST_WORDS:
+        raise DataError(
+            f"A text covariate must have at most {_MOST_WORDS} different words.",
+            got=f"{len(words)} in {name!r}",
+            hint="group them, convert them to numbers, or leave the column out.",
+        )
 
 
 def _is_text(column: pl.Series) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logsparse.data.calendar import Freq, Ints
+from logsparse.data.mapped import empty_like, gathered, pieces
 from logsparse.errors import DataError
 
 # S series, N stored steps of all series together
@@ -53,6 +54,8 @@ class Panel:
 
     Steps stored beyond the length of a series lie after its cutoff: covariates known in the future, and the values
     that a backtest scores against. Nothing else reads them.
+
+    Values and covariates may be maps of files, such as `numpy.load(path, mmap_mode="r")`: they are read as needed.
 
     Parameters
     ----------
@@ -128,7 +131,7 @@ class Panel:
 
     def __repr__(self) -> str:
         total = int(self.lengths.sum())
-        missing = sum(int(np.isnan(self[i]).sum()) for i in range(len(self)))
+        missing = self._missing()
         parts = [
             f"{len(self):_} series" + (" from a wide table" if self.origin.layout == "wide" else ""),
             f"{total:_} values" + (f" ({100 * missing / total:.1f}% missing)" if missing else ""),
@@ -143,6 +146,9 @@ class Panel:
         """Return the visible values of one series, as a view."""
         begin = self.indptr[series]
         return self.values[begin : begin + self.lengths[series]]
+
+    def _missing(self) -> int:
+        return sum(int(np.isnan(self[i]).sum()) for i in self.held)
 
     def _extras(self) -> list[tuple[str, list[str]]]:
         return [("covariates", list(self.ahead)), ("past covariates", list(self.past)), ("static", list(self.static))]
@@ -165,9 +171,23 @@ class Panel:
         return ~np.isnan(self.values)
 
     @property
+    def is_blank(self) -> bool:
+        """True if no stored step has a value."""
+        return all(np.isnan(self.values[piece]).all() for piece in pieces(len(self.values)))
+
+    @property
     def stored(self) -> Ints:
         """Number of stored steps per series, including those after the cutoff."""
         return np.diff(self.indptr)
+
+    @property
+    def held(self) -> range:
+        """Series whose values are here: all, unless several processes share them (cluster/share)."""
+        return range(len(self))
+
+    def everywhere(self, own: Any) -> list[Any]:
+        """Return what each process made of the series that it holds, in their order; one process holds all of them."""
+        return [own]
 
     def ends(self) -> Ints:
         """Return the time of the last visible step per series: its cutoff."""
@@ -199,12 +219,16 @@ class Panel:
         if (reach == stored).all():
             return self
         indptr = np.concatenate([[0], np.cumsum(reach)])
-        series = np.repeat(np.arange(len(self)), reach)
-        place = np.arange(indptr[-1]) - indptr[series]
-        source = self.indptr[series] + np.minimum(place, stored[series] - 1)
-        values = np.where(place < stored[series], self.values[source], np.float32(np.nan))
-        covariates = {name: flat[source] for name, flat in self.covariates.items()}
-        return replace(self, values=values, indptr=indptr, covariates=covariates)
+
+        def longer(flat: Floats, *, repeat: bool) -> Floats:
+            new = empty_like(flat, int(indptr[-1]))
+            for begin, end, old, count in zip(indptr, indptr[1:], self.indptr, stored, strict=False):
+                new[begin : begin + count] = flat[old : old + count]
+                new[begin + count : end] = flat[old + count - 1] if repeat else np.nan
+            return new
+
+        covariates = {name: longer(flat, repeat=True) for name, flat in self.covariates.items()}
+        return replace(self, values=longer(self.values, repeat=False), indptr=indptr, covariates=covariates)
 
     @classmethod
     def joined(cls, panels: Sequence[Panel]) -> Panel:
@@ -239,19 +263,19 @@ class Panel:
 
     def keep(self, kept: NDArray[np.bool_]) -> Panel:
         """Return the panel with those series only for which `kept` is True, one per series; values are copied."""
-        cells = np.repeat(kept, self.stored)
+        begins, counts = self.indptr[:-1][kept], self.stored[kept]
 
         def some(one_per_series: Ints | NDArray[np.float64] | None) -> Any:
             return None if one_per_series is None else one_per_series[kept]
 
         return replace(
             self,
-            values=self.values[cells],
-            indptr=np.concatenate([[0], np.cumsum(self.stored[kept])]),
+            values=gathered(self.values, begins, counts),
+            indptr=np.concatenate([[0], np.cumsum(counts)]),
             lengths=self.lengths[kept],
             ids=tuple(name for name, one in zip(self.ids, kept, strict=True) if one),
             starts=self.starts[kept],
-            covariates={name: flat[cells] for name, flat in self.covariates.items()},
+            covariates={name: gathered(flat, begins, counts) for name, flat in self.covariates.items()},
             static={name: Static(column.codes[kept], column.categories) for name, column in self.static.items()},
             numbers=some(self.numbers),
             elapsed=some(self.elapsed),
@@ -261,10 +285,25 @@ class Panel:
 
     def to_last_value(self) -> Panel:
         """Return the panel without the missing steps after the last value of each series."""
-        observed = [np.flatnonzero(~np.isnan(self[series])) for series in range(len(self))]
-        ends = [seen[-1] + 1 if len(seen) else length for seen, length in zip(observed, self.lengths, strict=True)]
-        return replace(self, lengths=np.array(ends, np.int64))
+        ends = []
+        for series in self.held:
+            seen = np.flatnonzero(~np.isnan(self[series]))
+            ends.append(int(seen[-1]) + 1 if len(seen) else int(self.lengths[series]))
+        return replace(self, lengths=np.concatenate(self.everywhere(np.array(ends, np.int64))))
 
     def until(self, time: int) -> Panel:
         """Return the panel up to and including this time on its clock (see data/calendar)."""
         return self.cut(self.freq.steps(self.starts, np.full_like(self.starts, time)) + 1)
+
+
+def in_common_categories(panels: Sequence[Panel]) -> list[Panel]:
+    """Return panels with the static categories of all of them, sorted, as `Panel.joined` asks for."""
+    names = panels[0].static
+    every = {name: tuple(sorted({word for p in panels for word in p.static[name].categories})) for name in names}
+    places = {name: {word: place for place, word in enumerate(words)} for name, words in every.items()}
+
+    def recoded(panel: Panel, name: str) -> Static:
+        code = np.array([places[name][word] for word in panel.static[name].categories], np.int64)
+        return Static(code[panel.static[name].codes], every[name])
+
+    return [replace(panel, static={name: recoded(panel, name) for name in names}) for panel in panels]
