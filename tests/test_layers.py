@@ -46,7 +46,8 @@ ORDER = [
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
     "data.panel", "data.times", "data.columns", "data.localtime", "data.files", "data.grid", "data.frame", "data.later",
-    "data.health", "forecast", "attention.maps", "cluster.shards", "evaluation.results", "evaluation.actuals",
+    "data.health", "forecast", "attention.maps", "cluster.shards", "cluster.workers", "evaluation.results",
+    "evaluation.actuals",
     "evaluation.backtest", "evaluation.metrics", "evaluation.compare", "evaluation.importance", "evaluation.what_if",
     "reporting.numbers", "reporting.sections", "reporting.report", "serving.tables", "serving.answers",
     "commands.options",
