@@ -282,6 +282,8 @@ def test_a_part_of_late_series_is_found_by_the_ends_of_the_others(tmp_path: Path
         f"meter_{i}: stale: its last value is of 2024-01-05 23:00:00" for i in (1, 2)
     ]
     assert pl.read_parquet(tmp_path / "skip" / "late.parquet").is_empty()
+    later = frame(12, days=11).filter(pl.col("ds").dt.day() == 11)
+    assert ls.score(tmp_path / "skip", actuals=later)["count"].to_list() == [240]
     with pytest.raises(DataError, match=r"late.parquet, which failed: No series may have a bad finding"):
         run(tmp_path / "fail", on_bad="fail")
     whole = ls.load(tmp_path / "model").predict(table, on_bad="skip")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,8 @@ def test_what_is_derived_from_a_mapped_panel_is_mapped_and_equal(parts: Path, on
     on_disk()
     panel = ls.to_panel(parts, **COLUMNS)
     kept = np.arange(len(panel)) % 2 == 0
-    for derive in (lambda p: p.keep(kept), lambda p: p.reaching(5), lambda p: p.to_last_value()):
+    ways: list[Callable[[Panel], Panel]] = [lambda p: p.keep(kept), lambda p: p.reaching(5), Panel.to_last_value]
+    for derive in ways:
         assert is_mapped(derive(panel).values)
         assert_equal(derive(panel), derive(in_memory))
 
@@ -137,7 +139,7 @@ def test_a_model_of_mapped_data_is_saved_tested_and_checked(
 
 def test_a_file_is_removed_with_the_last_array_that_uses_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(mapped.tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "tempdir", None)
     with mapped.Spool() as spool:
         spool.add(np.arange(3, dtype=np.float32))
         spool.add(np.arange(2, dtype=np.float32))
@@ -148,11 +150,11 @@ def test_a_file_is_removed_with_the_last_array_that_uses_it(monkeypatch: pytest.
 
 
 def test_temporary_files_lie_where_large_ones_belong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(mapped.tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "tempdir", None)
     for name in ("TMPDIR", "TEMP", "TMP"):
         monkeypatch.delenv(name, raising=False)
     large = Path("/var/tmp")  # noqa: S108
-    assert mapped.place() == (large if os.access(large, os.W_OK) else Path(mapped.tempfile.gettempdir()))
+    assert mapped.place() == (large if os.access(large, os.W_OK) else Path(tempfile.gettempdir()))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert mapped.place() == tmp_path
 
@@ -198,7 +200,7 @@ def test_a_full_disk_has_a_message(parts: Path, on_disk: Callable[[], None], mon
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     on_disk()
-    monkeypatch.setattr(mapped.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
     rule = "Data that do not fit into memory need a temporary file. Got"
     with pytest.raises(DataError, match=re.escape(rule) + r".*No space left on device.*TMPDIR"):
         ls.to_panel(parts)

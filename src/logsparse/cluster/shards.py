@@ -183,11 +183,11 @@ def _clear(out: Path) -> None:
         shutil.rmtree(out / SHARDING)
 
 
-def series_per_part(folder: Path, id_col: str, needed: Sequence[str]) -> dict[str, int]:
+def series_per_part(folder: Path, id_col: str, needed: Sequence[str], *, empty: bool = False) -> dict[str, int]:
     """Return the number of series by name of part, after all checks that need no values.
 
-    Every part must be readable, have rows and agree with the others on the columns `needed`, and every series must lie
-    in one part; SplitSeriesError is raised if one does not.
+    Every part must be readable, have rows (unless `empty` ones are allowed) and agree with the others on the columns
+    `needed`, and every series must lie in one part; SplitSeriesError is raised if one does not.
     """
     if not folder.is_dir():
         raise DataError(
@@ -197,7 +197,7 @@ def series_per_part(folder: Path, id_col: str, needed: Sequence[str]) -> dict[st
         )
     names = part_names(folder)
     require(list(schema_of(scan_folder(folder, [id_col, *needed]))), [id_col, *needed])
-    keys = [_ids(folder, name, id_col).hash() for name in names]
+    keys = [_ids(folder, name, id_col, empty=empty).hash() for name in names]
     every = np.concatenate([key.to_numpy() for key in keys])
     part_of = np.repeat(np.arange(len(names)), [len(key) for key in keys])
     order = np.argsort(every, kind="stable")
@@ -210,11 +210,11 @@ def series_per_part(folder: Path, id_col: str, needed: Sequence[str]) -> dict[st
     return {str(name): len(key) for name, key in zip(names, keys, strict=True)}
 
 
-def _ids(folder: Path, name: Path, id_col: str) -> pl.Series:
+def _ids(folder: Path, name: Path, id_col: str, *, empty: bool = False) -> pl.Series:
     """Return the ids of a part as text, each once."""
     with reading(path=folder / name):
         unique = scan_part(folder / name, name).select(id_col).unique(maintain_order=True).collect()
-    if not unique.height:
+    if not unique.height and not empty:
         raise DataError("Every part must have rows.", got=f"none in {folder / name}", hint="remove that file.")
     return as_text(id_column(unique, id_col))
 
@@ -225,8 +225,13 @@ def open_part(name: str, content: bytes) -> pl.LazyFrame:
         return scan_part(content, Path(name))
 
 
-def whole_parts(path: object, id_col: str, needed: Sequence[str] = ()) -> dict[str, pl.LazyFrame] | None:
-    """Return the parts of a folder in which each series lies whole in one, by name; None for anything else."""
+def whole_parts(
+    path: object, id_col: str, needed: Sequence[str] = (), *, empty: bool = False
+) -> dict[str, pl.LazyFrame] | None:
+    """Return the parts of a folder in which each series lies whole in one, by name; None for anything else.
+
+    Parts without rows are refused, unless `empty` ones are allowed.
+    """
     if not isinstance(path, (str, Path)) or not Path(path).is_dir():
         return None
     folder = Path(path)
@@ -234,7 +239,7 @@ def whole_parts(path: object, id_col: str, needed: Sequence[str] = ()) -> dict[s
     if len(names) < 2 or id_col not in schema_of(scan_folder(folder, [])):
         return None
     try:
-        series_per_part(folder, id_col, needed)
+        series_per_part(folder, id_col, needed, empty=empty)
     except SplitSeriesError:
         return None
     return {str(name): scan_part(folder / name, name) for name in names}
