@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +13,7 @@ from polars.testing import assert_frame_equal
 
 import logsparse as ls
 from command import logsparse, refusal
+from logsparse.errors import DataError
 from logsparse.storage import lock
 from small_shards import PARTS, contents, entries, frame, mounted, naive, network
 
@@ -262,3 +264,28 @@ def test_a_setting_that_is_not_one_is_refused(place: Path, tmp_path: Path) -> No
         ls.predict_shards(place / "naive", place / "parts", tmp_path / "out", horizons=3)  # type: ignore[call-arg]
     with pytest.raises(ls.ConfigError, match=r"windows must be at least 1. Got 0"):
         ls.backtest_shards(place / "naive", place / "parts", tmp_path / "out", windows=0)
+
+
+def test_a_part_of_late_series_is_found_by_the_ends_of_the_others(tmp_path: Path) -> None:
+    ls.SeasonalNaive(horizon=24).fit(frame(12)).save(tmp_path / "model")
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    is_late = pl.col("unique_id").is_in(["meter_1", "meter_2"])
+    table = frame(12).filter(~is_late | (pl.col("ds").dt.day() < 6))
+    table.filter(is_late).write_parquet(parts / "late.parquet")
+    table.filter(~is_late).write_parquet(parts / "others.parquet")
+    run = partial(ls.predict_shards, tmp_path / "model", parts, jobs=1, verbose=False)
+    assert (run(tmp_path / "all").left_out, run(tmp_path / "all").series) == (0, 12)
+    done = run(tmp_path / "skip", on_bad="skip")
+    assert (done.parts, done.left_out, done.series, done.rows) == (2, 2, 10, 240)
+    assert [reason.split(",")[0] for reason in done.reasons] == [
+        f"meter_{i}: stale: its last value is of 2024-01-05 23:00:00" for i in (1, 2)
+    ]
+    assert pl.read_parquet(tmp_path / "skip" / "late.parquet").is_empty()
+    later = frame(12, days=11).filter(pl.col("ds").dt.day() == 11)
+    assert ls.score(tmp_path / "skip", actuals=later)["count"].to_list() == [240]
+    with pytest.raises(DataError, match=r"late.parquet, which failed: No series may have a bad finding"):
+        run(tmp_path / "fail", on_bad="fail")
+    whole = ls.load(tmp_path / "model").predict(table, on_bad="skip")
+    found = pl.read_parquet(tmp_path / "skip" / "*.parquet")
+    assert_frame_equal(found.sort("unique_id", "ds"), whole.sort("unique_id", "ds"))

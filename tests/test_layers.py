@@ -18,8 +18,9 @@ ORDER = [
     "errors", "process", "storage", "combine",
     "attention.reach", "attention.pattern", "attention.plain", "attention.native",
     "model.inverse_cdf", "model.likelihood", "config", "settings", "presets",
-    "data.calendar", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns", "data.localtime",
-    "data.features", "data.files", "data.grid", "data.frame", "data.later", "data.health", "data.findings",
+    "data.calendar", "data.mapped", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns",
+    "data.localtime", "data.features", "data.files", "data.grid", "data.frame", "data.later", "data.health",
+    "data.findings",
     "data.series_index", "cluster.shards", "data.windows", "calibration", "defaults", "canvas", "pictures", "plots",
     "attention.draw", "attention.triton", "attention.attend", "attention.layer", "attention.triton_kernels",
     "model.block", "model.network", "model.decode", "model.recurrent", "model.statespace", "model.transformer",
@@ -45,7 +46,8 @@ ORDER = [
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
     "data.panel", "data.times", "data.columns", "data.localtime", "data.files", "data.grid", "data.frame", "data.later",
-    "data.health", "forecast", "attention.maps", "cluster.shards", "evaluation.results", "evaluation.actuals",
+    "data.health", "forecast", "attention.maps", "cluster.shards", "cluster.workers", "evaluation.results",
+    "evaluation.actuals",
     "evaluation.backtest", "evaluation.metrics", "evaluation.compare", "evaluation.importance", "evaluation.what_if",
     "reporting.numbers", "reporting.sections", "reporting.report", "serving.tables", "serving.answers",
     "commands.options",

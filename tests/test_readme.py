@@ -189,3 +189,54 @@ def test_the_scores_of_the_methods_in_the_docs_are_those_of_their_rows() -> None
                   (("direct", ""), ("two-way", ""), ("two-way", "100"))]  # fmt: skip
         cells = " | ".join(_pair(row["R0.5"], row["R0.9"]) for row in scores)
         assert f"| {words} | {cells} |" in text
+
+
+def test_the_costs_of_the_page_on_scale_are_those_of_the_last_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import shards
+
+    results = sorted((ROOT / "benchmarks" / "results").glob("shards_*.json"), key=lambda path: path.stem[-10:])
+    if not results:
+        pytest.skip("not measured yet")
+    found, page = json.loads(results[-1].read_text()), (ROOT / "docs" / "scale.md").read_text()
+    begin, end = page.index(shards.BEGIN) + len(shards.BEGIN), page.index(shards.END)
+    assert page[begin:end] == shards.section(found["rows"], found["machine"], found["versions"]["logsparse"])
+    assert shards.Cost.of(found["rows"]).efficiency > 0.5
+
+
+def test_the_cost_model_gives_back_what_its_constants_were_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import shards
+
+    def row(series: int, steps: int, jobs: int) -> dict[str, float]:
+        seconds = 3 + series * (1e-3 + 1e-6 * steps) / jobs / (0.9 if jobs > 1 else 1)
+        cells = series * steps
+        return {
+            "series": series, "steps": steps, "jobs": jobs, "predict_seconds": seconds,
+            "shard_seconds": 1 + cells / 1e6,
+            "series_per_second": series / seconds, "predict_peak_mib": 300 + 350 * jobs,
+            "caller_seconds": 2 + cells / 1e8, "parts_mib": 4 * cells / 2**20, "results_mib": 700 * series / 2**20,
+        }  # fmt: skip
+
+    rows = [row(*size) for size in shards.SIZES]
+    cost = shards.Cost.of(rows)
+    assert cost.series == pytest.approx(1e-3, rel=0.05)
+    assert cost.step == pytest.approx(1e-6, rel=0.05)
+    assert (cost.base_mib, cost.worker_mib) == (300, 350)
+    for made in rows[3:]:
+        size = int(made["series"]), int(made["steps"]), int(made["jobs"])
+        assert cost.predict_seconds(*size) == pytest.approx(made["predict_seconds"], rel=0.02)
+    # A caller that has 10 ns of work per step, and workers 3 us: no more of them than it can feed.
+    assert cost.predict_seconds(10**6, 500, 10**4) == pytest.approx(cost.start + 5, rel=0.02)
+    page = shards.section(rows, "a machine", "1.0")
+    assert "| 100,000 series, 500 steps, 2 workers |" in page
+    assert "nan" not in page
+
+
+def test_the_memory_of_the_page_on_scale_is_that_of_the_row() -> None:
+    (path,) = (ROOT / "benchmarks" / "results").glob("mapped-100000_*.json")
+    (row,) = json.loads(path.read_text())["rows"]
+    gib = {what: f"{row[f'{what}_peak_mib'] / 1024:.2f} GiB" for what in ("read", "fit", "predict")}
+    page = _one_line((ROOT / "docs" / "scale.md").read_text())
+    assert f"at most {gib['read']} beside the files while they were read, {gib['fit']} while a network" in page
+    assert f"and {gib['predict']} while all were forecast, with a limit of {row['limit_gib']:.0f} GiB" in page

@@ -15,6 +15,7 @@ from logsparse.attention.pattern import Pattern
 from logsparse.config import Config
 from logsparse.data.calendar import DAY, Freq
 from logsparse.data.features import features_for
+from logsparse.data.mapped import pieces
 from logsparse.data.panel import Floats, Panel
 from logsparse.errors import ConfigError, DataError, shown
 from logsparse.model.likelihood import likelihood
@@ -23,6 +24,8 @@ from logsparse.model.likelihood import likelihood
 _MANY_ZEROS = 0.1
 # Counts up to here are modelled as counts; larger ones as continuous values.
 _SMALL_COUNT = 50
+# Values that are in memory at once.
+_AT_ONCE = 2**20
 # Least share of the squared difference that independent counts of the same mean have.
 _COUNT_LIKE = 0.5
 # Shortest default context, where the data have it: without a season the step does not say how far to look back.
@@ -34,8 +37,6 @@ _FEW = 200
 _LITTLE = 2000
 # Values per step of an epoch, of which there are 20, and fewest such steps.
 _VALUES_PER_STEP, _FEWEST_STEPS = 100, 3
-# Series whose values are looked at together.
-_AT_ONCE = 1024
 # Longest default context: beyond it, every training step costs more than it gains.
 _LONGEST = 336
 # Longest default lag, a year of quarter hours: a batch gathers every step that its lags reach.
@@ -125,15 +126,15 @@ def check_agrees(config: object, *, horizon: int, context: int | None) -> None:
 def check_size(panel: Panel) -> None:
     """Raise DataError if a value is so large that sums of forecasts would overflow."""
     # Compared in float32, the type of the values, so that the limit itself passes.
-    large = np.flatnonzero(np.abs(panel.values) > np.float32(LARGEST))
-    for cell in large.tolist():
-        series = int(np.searchsorted(panel.indptr, cell, side="right")) - 1
-        if cell < panel.indptr[series] + panel.lengths[series]:
-            raise DataError(
-                "A network must be given values of at most 1e30 in size.",
-                got=f"{panel.values[cell]:g} in series {panel.ids[series]!r}",
-                hint="divide the column by a power of ten; forecasts then come in that unit.",
-            )
+    for piece in pieces(len(panel.values)):
+        for cell in (piece.start + np.flatnonzero(np.abs(panel.values[piece]) > np.float32(LARGEST))).tolist():
+            series = int(np.searchsorted(panel.indptr, cell, side="right")) - 1
+            if cell < panel.indptr[series] + panel.lengths[series]:
+                raise DataError(
+                    "A network must be given values of at most 1e30 in size.",
+                    got=f"{panel.values[cell]:g} in series {panel.ids[series]!r}",
+                    hint="divide the column by a power of ten; forecasts then come in that unit.",
+                )
 
 
 def check_reach(config: Config, panel: Panel) -> None:
@@ -250,10 +251,20 @@ def _moving(panel: Panel) -> Iterator[NDArray[np.float64]]:
             yield values
 
 
-def seen_values(panel: Panel) -> Floats:
-    """Return the observed values of all series that are held here."""
-    values: Floats = np.concatenate([panel[i] for i in panel.held])
-    return values[~np.isnan(values)]
+def seen_values(panel: Panel) -> Iterator[Floats]:
+    """Yield the observed values of all series that are held here, some series at a time."""
+    return _together([panel[i] for i in panel.held])
+
+
+def _together(series: Sequence[Floats]) -> Iterator[Floats]:
+    """Yield the observed values of some series at a time, of a bounded number of values."""
+    group: list[Floats] = []
+    for number, values in enumerate(series, start=1):
+        group.append(values)
+        if number == len(series) or sum(map(len, group)) >= _AT_ONCE:
+            joined: Floats = np.concatenate(group)
+            yield joined[~np.isnan(joined)]
+            group = []
 
 
 def count_values(panel: Panel) -> int:
@@ -283,16 +294,15 @@ class _Outline:
         """Outline the observed values of the series that are not all zero; of all series if every one is."""
         own = [panel[i] for i in panel.held]
         for chosen in ([values for values in own if np.nanmax(np.abs(values), initial=0) > 0], own):
-            some = (np.concatenate(chosen[i : i + _AT_ONCE]) for i in range(0, len(chosen), _AT_ONCE))
-            found = _joined(panel.everywhere(_joined([_outline(values[~np.isnan(values)]) for values in some])))
+            found = _joined(panel.everywhere(_joined([_outline(values) for values in _together(chosen)])))
             if found.count:
                 break
         return found
 
     @property
     def mostly_small(self) -> bool:
-        """True if the quantile 0.9 is at most `_SMALL_COUNT`."""
-        place, part = divmod(0.9 * (self.count - 1), 1)
+        """True if the quantile 0.9, whose place numpy computes in float32, is at most `_SMALL_COUNT`."""
+        place, part = divmod(float(np.float32(0.9) * np.float32(self.count - 1)), 1)
         if self.small != place + 1:
             return self.small > place
         return self.below + part * (self.above - self.below) <= _SMALL_COUNT if part else True

@@ -84,6 +84,19 @@ class StepUnknownError(DataError):
     """The step cannot be inferred from the data; a caller that knows it can continue."""
 
 
+class SplitSeriesError(DataError):
+    """A series lies in two parts; a caller that reads all parts as one table can continue."""
+
+    @classmethod
+    def of(cls, series: object, one: Path, other: Path, folder: Path, parts: int) -> Self:
+        """Return the error for a series in two of the `parts` of a folder."""
+        return cls(
+            "Each series must lie whole in one part.",
+            got=f"series {series!r} in {one} and in {other} of {folder}",
+            hint=f"write it anew: `logsparse shard {folder} -o {folder.name}-whole --parts {parts}`.",
+        )
+
+
 class MissingColumnsError(DataError):
     """A frame lacks columns; a caller that knows what they are for can say so."""
 

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from logsparse.data.columns import Columns, ColumnSpec, result_names
-from logsparse.data.findings import screen
+from logsparse.data.findings import MostEnds, screen
 from logsparse.data.frame import Data, read_panel, refuse_empty
 from logsparse.data.grid import to_native
 from logsparse.data.health import Health, OnBad, against, warn
@@ -319,14 +319,17 @@ class Forecaster(Parameters, Saved, ABC):
         (summary,) = self.summaries([self.history(past, future, steps, health.bad)], levels)
         return summary.first(steps).frame()
 
-    def screened(self, data: Data | None, on_bad: OnBad, *, compare: bool = True) -> tuple[Panel, Health]:
+    def screened(
+        self, data: Data | None, on_bad: OnBad, *, compare: bool = True, most: MostEnds | None = None
+    ) -> tuple[Panel, Health]:
         """Return the data to forecast from, without the series that `on_bad` leaves out, and what was found.
 
-        With `compare`, series that the model knows and the data lack are findings too, and so are new ones.
+        With `compare`, series that the model knows and the data lack are findings too, and so are new ones. `most` is
+        where most series end, if the data are a part of them.
         """
         panel = self._past(data)
         compared = against(panel, self.panel_, self.learned_until()) if compare else []
-        return screen(panel, compared, len(self.panel_), on_bad)
+        return screen(panel, compared, len(self.panel_), on_bad, most)
 
     def summaries(self, histories: Sequence[Panel], levels: tuple[float, ...]) -> Iterator[Forecast]:
         """Forecast each history; a subclass may leave out samples, or forecast all histories at once."""
@@ -346,7 +349,7 @@ class Forecaster(Parameters, Saved, ABC):
     def _past(self, data: Data | None) -> Panel:
         """Return what `_read` does, or raise if the model was saved without its history and is given none."""
         panel = self._read(data)
-        if data is None and np.isnan(panel.values).all():
+        if data is None and panel.is_blank:
             raise DataError.no_history()
         return panel
 

@@ -28,14 +28,14 @@ from logsparse.data.sampler import Pairs
 from logsparse.data.series_index import SeriesIndex
 from logsparse.data.times import When, clock_time
 from logsparse.data.windows import Windows
-from logsparse.defaults import for_amount, recommend, seen_values, warn_of_depth, warn_of_few, warn_of_precision
+from logsparse.defaults import for_amount, recommend, warn_of_depth, warn_of_few, warn_of_precision
 from logsparse.errors import ConfigError, a_path
 from logsparse.forecast import Forecast
 from logsparse.model.decode import Sampled, Sampling, sample
 from logsparse.model.network import Network
 from logsparse.model.transformer import Transformer
 from logsparse.params import Diagnostics
-from logsparse.plan import Configured, Learned, Plan, check_horizon, encode, measured, refit_settings, widened
+from logsparse.plan import Configured, Learned, Plan, admit, check_horizon, encode, measured, refit_settings, widened
 from logsparse.process import Progress
 from logsparse.settings import apply, check_setting
 from logsparse.train.batches import TrainingSet, learned_from, looks_back, windows_of
@@ -242,7 +242,7 @@ class LogSparse(Configured):
         # The last part stays held back: there is one network to continue with, not two.
         kept = {"lr": _GENTLER * self.config_.train.lr, "seeds": 1, "minutes": None, "refit": False}
         gentle = apply(self.config_, {**kept, **given})
-        network.check(torch.from_numpy(seen_values(panel)))
+        admit(network, panel)
         # Steps that an earlier training lacked are still to be taken: a few more do not make up for them.
         before = self.history_
         lacking = (before.planned or 0) - before.steps if before.warning else 0
@@ -391,7 +391,7 @@ class LogSparse(Configured):
         if not hasattr(self, "panel_"):
             return super().diagnostics()
         config = json.loads(json.dumps(self.config_.to_dict()))
-        seen = not np.isnan(self.panel_.values).all() and not self.panel_.ahead
+        seen = not self.panel_.is_blank and not self.panel_.ahead
         picture = self.attention().plot() if seen and isinstance(self.network_, Transformer) else None
         held = {} if self.calibration_ is None else {"intervals": str(self.calibration_)}
         return Diagnostics({**self.settings(), **held, "config": config}, self.history_.rows, picture)

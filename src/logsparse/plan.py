@@ -215,7 +215,7 @@ class Plan:
             data = TrainingSet.of_two(encoded, encode(known, validation), config)
         check_reach(config, panel)
         network = without_weights(build, config, len(data.features), known)
-        network.check(torch.from_numpy(seen_values(panel)))
+        admit(network, panel)
         return cls(panel, columns, config, known, data, network, made_by, seed, count_values(panel))
 
     @property
@@ -261,6 +261,12 @@ def check_horizon(horizon: int, config: Config) -> None:
             got=f"horizon={horizon} for a network trained for {config.horizon}",
             hint=f"fit again, or set the horizon back to {config.horizon}.",
         )
+
+
+def admit(network: Network, panel: Panel) -> None:
+    """Raise DataError for values that the network cannot have as targets."""
+    for values in seen_values(panel):
+        network.check(torch.from_numpy(values))
 
 
 def encode(known: SeriesIndex, panel: Panel) -> Panel:

@@ -83,7 +83,8 @@ def check_memory(needed: float, of: str) -> None:
         raise DataError(
             "A table must fit into memory.",
             got=f"{of}, which need about {needed / 2**30:.1f} GiB, while {free / 2**30:.1f} GiB are free",
-            hint="read fewer series, a shorter span or fewer columns at a time, or use a machine with more memory.",
+            hint="read fewer series, a shorter span or fewer columns at a time, or use a machine with more memory; "
+            "a long table of any size can be read in parts, which `logsparse shard` makes.",
         )
 
 

@@ -7,7 +7,7 @@ entry in the ledger.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -17,9 +17,9 @@ from typing import Any, Self, TypedDict, Unpack
 
 from logsparse.cluster.ledger import Ledger
 from logsparse.cluster.shards import series_per_part
-from logsparse.cluster.workers import Answer, Seat, seats
+from logsparse.cluster.workers import Answer, Seat, most_ends, seats
 from logsparse.data.columns import Columns, ColumnSpec
-from logsparse.data.files import part_names
+from logsparse.data.files import part_names, scan_part
 from logsparse.data.health import OnBad, check_on_bad
 from logsparse.data.times import When
 from logsparse.errors import ConfigError, DataError, LogsparseError, a_path, keywords, whole
@@ -124,8 +124,8 @@ def predict_shards(
         Whether to show progress.
     **settings
         `horizon`, `quantiles`, `on_bad` as for `Forecaster.predict`; `samples`, `method` as for `load`; `future`: a
-        folder with the covariates to come, in parts of the same names. Series are compared with those of their part
-        only to find bad ones.
+        folder with the covariates to come, in parts of the same names. With another `on_bad` than "warn", all parts are
+        read once before, to compare the ends of all series.
 
     Returns
     -------
@@ -315,6 +315,12 @@ class _Job:
                 )
         return names
 
+    def most_ends(self, names: Iterable[str]) -> dict[str, Any] | None:
+        """Return when most series of all parts end, if bad series are to be found: a late one is behind them."""
+        if self.settings.get("on_bad", "warn") == "warn":
+            return None
+        return most_ends(self.models.loaded[""], (scan_part(self.places.folder / name, Path(name)) for name in names))
+
 
 def _run(job: _Job, jobs: int | None, ray: bool | str, *, verbose: bool) -> ShardRun:
     """Make the parts that are not done yet."""
@@ -330,6 +336,7 @@ def _run(job: _Job, jobs: int | None, ray: bool | str, *, verbose: bool) -> Shar
             return _summary(series, done, {})
         for name, content in job.models.files.items():
             write_whole(ledger.model / name, content, "The model of a job")
+        most = job.most_ends(series)
         # The forecasters of this process are not needed any more.
         job.models.loaded.clear()
         what = "forecasting" if job.work == "predict" else "testing"
@@ -338,7 +345,7 @@ def _run(job: _Job, jobs: int | None, ray: bool | str, *, verbose: bool) -> Shar
             seats(count and min(count, len(missing)), ray, ledger.model, document) as workers,
         ):
             progress.skip_to(sum(series[name] for name in done))
-            errand = _Errand(job, ledger, lambda name: progress.step(series[name]))
+            errand = _Errand(job, ledger, most, lambda name: progress.step(series[name]))
             made = errand.run(missing, workers[: len(missing)])
         return _summary(series, done, made)
 
@@ -353,8 +360,10 @@ def _summary(series: Mapping[str, int], done: Mapping[str, Any], made: Mapping[s
 class _Errand:
     """One thread per worker takes parts from a queue; this thread counts, repeats failed parts, and stops them all."""
 
-    def __init__(self, job: _Job, ledger: Ledger, finished: Callable[[str], object]) -> None:
-        self.job, self.ledger, self.finished = job, ledger, finished
+    def __init__(
+        self, job: _Job, ledger: Ledger, most: dict[str, Any] | None, finished: Callable[[str], object]
+    ) -> None:
+        self.job, self.ledger, self.most, self.finished = job, ledger, most, finished
         self.todo: SimpleQueue[tuple[str, int]] = SimpleQueue()
         self.answers: SimpleQueue[tuple[str, int, Answer | LogsparseError]] = SimpleQueue()
         self.stopped = Event()
@@ -414,7 +423,7 @@ class _Errand:
         began = time.monotonic()
         try:
             contents = self.job.places.read(name)
-            answer = seat.ask({"name": name, **contents})
+            answer = seat.ask({"name": name, **contents, "most": self.most})
         except LogsparseError as error:
             return {"failed": str(error), "final": False}
         if answer is None:

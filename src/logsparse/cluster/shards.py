@@ -33,7 +33,7 @@ from logsparse.data.files import (
 )
 from logsparse.data.grid import as_text, id_column, number_series, scan_native
 from logsparse.data.panel import SeriesId
-from logsparse.errors import DataError, a_path, whole
+from logsparse.errors import DataError, SplitSeriesError, a_path, whole
 from logsparse.storage import lock, make_folder, write_whole, writing
 
 if TYPE_CHECKING:
@@ -48,10 +48,6 @@ _PART_NAME = re.compile(r"\.?part-\d{5}-of-\d{5}\.parquet(\.[0-9a-f]{8}\.part)?"
 _PART = "\0part"
 # Ids whose part is remembered, for tables in the order of time.
 _IDS_REMEMBERED = 2**20
-
-
-class SplitSeriesError(DataError):
-    """A series lies in two parts; a caller that reads all parts as one table can continue."""
 
 
 @lru_cache(_IDS_REMEMBERED)
@@ -187,11 +183,11 @@ def _clear(out: Path) -> None:
         shutil.rmtree(out / SHARDING)
 
 
-def series_per_part(folder: Path, id_col: str, needed: Sequence[str]) -> dict[str, int]:
+def series_per_part(folder: Path, id_col: str, needed: Sequence[str], *, empty: bool = False) -> dict[str, int]:
     """Return the number of series by name of part, after all checks that need no values.
 
-    Every part must be readable, have rows and agree with the others on the columns `needed`, and every series must lie
-    in one part; SplitSeriesError is raised if one does not.
+    Every part must be readable, have rows (unless `empty` ones are allowed) and agree with the others on the columns
+    `needed`, and every series must lie in one part; SplitSeriesError is raised if one does not.
     """
     if not folder.is_dir():
         raise DataError(
@@ -201,7 +197,7 @@ def series_per_part(folder: Path, id_col: str, needed: Sequence[str]) -> dict[st
         )
     names = part_names(folder)
     require(list(schema_of(scan_folder(folder, [id_col, *needed]))), [id_col, *needed])
-    keys = [_ids(folder, name, id_col).hash() for name in names]
+    keys = [_ids(folder, name, id_col, empty=empty).hash() for name in names]
     every = np.concatenate([key.to_numpy() for key in keys])
     part_of = np.repeat(np.arange(len(names)), [len(key) for key in keys])
     order = np.argsort(every, kind="stable")
@@ -210,19 +206,15 @@ def series_per_part(folder: Path, id_col: str, needed: Sequence[str]) -> dict[st
         # Two ids may have the same hash.
         both = _ids(folder, one, id_col).to_frame().join(_ids(folder, other, id_col).to_frame(), on=id_col)
         if both.height:
-            raise SplitSeriesError(
-                "Each series must lie whole in one part.",
-                got=f"series {both.item(0, 0)!r} in {one} and in {other} of {folder}",
-                hint=f"write it anew: `logsparse shard {folder} -o {folder.name}-whole --parts {len(names)}`.",
-            )
+            raise SplitSeriesError.of(both.item(0, 0), one, other, folder, len(names))
     return {str(name): len(key) for name, key in zip(names, keys, strict=True)}
 
 
-def _ids(folder: Path, name: Path, id_col: str) -> pl.Series:
+def _ids(folder: Path, name: Path, id_col: str, *, empty: bool = False) -> pl.Series:
     """Return the ids of a part as text, each once."""
     with reading(path=folder / name):
         unique = scan_part(folder / name, name).select(id_col).unique(maintain_order=True).collect()
-    if not unique.height:
+    if not unique.height and not empty:
         raise DataError("Every part must have rows.", got=f"none in {folder / name}", hint="remove that file.")
     return as_text(id_column(unique, id_col))
 
@@ -233,8 +225,13 @@ def open_part(name: str, content: bytes) -> pl.LazyFrame:
         return scan_part(content, Path(name))
 
 
-def whole_parts(path: object, id_col: str, needed: Sequence[str] = ()) -> dict[str, pl.LazyFrame] | None:
-    """Return the parts of a folder in which each series lies whole in one, by name; None for anything else."""
+def whole_parts(
+    path: object, id_col: str, needed: Sequence[str] = (), *, empty: bool = False
+) -> dict[str, pl.LazyFrame] | None:
+    """Return the parts of a folder in which each series lies whole in one, by name; None for anything else.
+
+    Parts without rows are refused, unless `empty` ones are allowed.
+    """
     if not isinstance(path, (str, Path)) or not Path(path).is_dir():
         return None
     folder = Path(path)
@@ -242,7 +239,7 @@ def whole_parts(path: object, id_col: str, needed: Sequence[str] = ()) -> dict[s
     if len(names) < 2 or id_col not in schema_of(scan_folder(folder, [])):
         return None
     try:
-        series_per_part(folder, id_col, needed)
+        series_per_part(folder, id_col, needed, empty=empty)
     except SplitSeriesError:
         return None
     return {str(name): scan_part(folder / name, name) for name in names}

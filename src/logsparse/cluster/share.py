@@ -21,7 +21,7 @@ import torch
 from logsparse.cluster.shards import series_per_part
 from logsparse.data.calendar import Freq, Ints
 from logsparse.data.columns import Columns, ColumnSpec, validate_columns
-from logsparse.data.files import count_rows, open_parts
+from logsparse.data.files import count_rows, scan_parts
 from logsparse.data.frame import Data, read_as, read_panel, refuse_empty
 from logsparse.data.grid import check_words
 from logsparse.data.panel import Floats, Panel, Static
@@ -141,7 +141,7 @@ def _read(folder: Path, until: When | None, columns: Columns, ranks: Ranks) -> t
     given = validate_columns(columns)
     spec = ColumnSpec.of(given)
     series_per_part(folder, spec.id_col, spec.used)
-    parts = open_parts(folder, spec.used)
+    parts = scan_parts(folder, spec.used)
     if len(parts) < ranks.count:
         raise DataError(
             "Every process must have a part of the data.",

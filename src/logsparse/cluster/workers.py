@@ -11,9 +11,9 @@ import base64
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -21,12 +21,21 @@ from tempfile import TemporaryDirectory
 from threading import Event
 from typing import Any, Protocol
 
+import numpy as np
+import polars as pl
+
 from logsparse import __version__
 from logsparse.cluster.shards import open_part
+from logsparse.data.calendar import Ints
 from logsparse.data.files import encode
+from logsparse.data.findings import MostEnds
+from logsparse.data.frame import Data
+from logsparse.data.health import NothingLeftError
+from logsparse.data.later import read_like
+from logsparse.data.panel import Panel
 from logsparse.errors import ConfigError, LogsparseError
 from logsparse.evaluation.backtest import backtest
-from logsparse.forecast import Forecaster
+from logsparse.forecast import Forecast, Forecaster
 from logsparse.params import altered
 from logsparse.process import Worker, answer_lines, usable_cores
 from logsparse.registry import load
@@ -40,10 +49,22 @@ _CONTENT = ("data", "future", "results")
 _STARTS, _SECONDS = 3, 0.5
 
 Task = dict[str, Any]
-"""`name` of a part, `data`: its content, `future`: that of its covariates to come, or None."""
+"""`name` of a part, `data`: its content, `future`: that of its covariates to come, or None; `most`: when most series of
+all parts end, or None if nobody asks."""
 Answer = dict[str, Any]
 """`results`: content of a parquet file, `series`, `rows`, `left_out`, `reasons`; or `failed`: the reason, and `final`:
 whether a second attempt would fail as well."""
+
+
+def most_ends(model: Forecaster, parts: Iterable[Data]) -> dict[str, Any]:
+    """Return when most series of all parts end, as tasks have it; a part that cannot be read fails in its worker."""
+    ends: list[Ints] = [np.empty(0, np.int64)]
+    for part in parts:
+        with suppress(LogsparseError):
+            panel = read_like(model.panel_, part, **model.columns_).to_last_value()
+            last = panel.values[panel.indptr[:-1] + panel.lengths - 1]
+            ends.append(panel.ends()[~np.isnan(last)])
+    return asdict(MostEnds.of(model.panel_.freq, np.concatenate(ends)))
 
 
 class Work:
@@ -73,15 +94,20 @@ class Work:
 
     def _predicted(self, task: Task) -> Answer:
         (model,) = self.models.values()
-        steps, on_bad = self.settings["horizon"], self.settings["on_bad"]
-        past, health = model.screened(open_part(task["name"], task["data"]), on_bad, compare=False)
-        future = None if task["future"] is None else open_part(task["name"], task["future"])
-        history = model.history(past, future, steps, health.bad)
-        (forecast,) = model.summaries([history], tuple(self.settings["quantiles"]))
-        table = forecast.first(steps).table()
+        steps, levels = self.settings["horizon"], tuple(self.settings["quantiles"])
+        on_bad, part = self.settings["on_bad"], open_part(task["name"], task["data"])
+        most = None if task["most"] is None else MostEnds(**task["most"])
+        try:
+            past, health = model.screened(part, on_bad, compare=False, most=most)
+        except NothingLeftError as error:
+            table, health = _nothing(read_like(model.panel_, part, **model.columns_), steps, levels), error.health
+        else:
+            future = None if task["future"] is None else open_part(task["name"], task["future"])
+            (forecast,) = model.summaries([model.history(past, future, steps, health.bad)], levels)
+            table = forecast.first(steps).table()
         skipped = health.only("bad").reasons() if on_bad == "skip" else []
         facts = {"left_out": len(skipped), "reasons": skipped[:_NAMED]}
-        return {"results": encode(table, "parquet"), "series": len(history), "rows": table.height, **facts}
+        return {"results": encode(table, "parquet"), "series": table.height // steps, "rows": table.height, **facts}
 
     def _tested(self, task: Task) -> Answer:
         options = {name: self.settings[name] for name in ("windows", "step", "until", "quantiles", "season")}
@@ -90,6 +116,12 @@ class Work:
         series = table.to_series(0).n_unique()
         facts = {"left_out": 0, "reasons": []}
         return {"results": encode(table, "parquet"), "series": series, "rows": table.height, **facts}
+
+
+def _nothing(panel: Panel, steps: int, levels: tuple[float, ...]) -> pl.DataFrame:
+    """Return a table without rows, with the columns and types that the forecast of a series of this panel has."""
+    zeros = np.zeros((1, len(levels), steps), np.float32)
+    return Forecast(panel.keep(np.arange(len(panel)) == 0), zeros[:, 0], levels, zeros).table().clear()
 
 
 class Seat(Protocol):

@@ -268,21 +268,24 @@ def part_names(folder: Path) -> list[Path]:
 
 def scan_folder(folder: Path, needed: Sequence[str]) -> pl.LazyFrame:
     """Open all visible parquet files below the folder as one table; the columns `needed` must agree."""
-    visible = part_names(folder)
-    parts = [_open_part(folder, path) for path in visible]
-    if all(part.schema == parts[0].schema for part in parts) and not any("=" in str(path.parent) for path in visible):
+    parts = [_open_part(folder, path) for path in part_names(folder)]
+    if _alike(parts) and not any("=" in str(part.path.relative_to(folder).parent) for part in parts):
         return pl.scan_parquet([part.path for part in parts], hive_partitioning=False, glob=False)
-    return pl.concat(_alike(parts, needed), how="diagonal")
+    return pl.concat(_in_common_types(parts, needed), how="diagonal")
 
 
-def open_parts(folder: Path, needed: Sequence[str]) -> dict[Path, pl.LazyFrame]:
-    """Open each visible parquet file below the folder; the columns `needed` must agree, and have one type in all."""
-    names = part_names(folder)
-    return dict(zip(names, _alike([_open_part(folder, path) for path in names], needed), strict=True))
+def scan_parts(folder: Path, needed: Sequence[str]) -> dict[Path, pl.LazyFrame]:
+    """Open the files that `scan_folder` opens one by one, as tables of the same types."""
+    parts = [_open_part(folder, path) for path in part_names(folder)]
+    tables = [part.lazy for part in parts] if _alike(parts) else _in_common_types(parts, needed)
+    return {part.path.relative_to(folder): table for part, table in zip(parts, tables, strict=True)}
 
 
-def _alike(parts: list[_Part], needed: Sequence[str]) -> list[pl.LazyFrame]:
-    """Return the parts with columns of the same types."""
+def _alike(parts: list[_Part]) -> bool:
+    return all(part.schema == parts[0].schema for part in parts)
+
+
+def _in_common_types(parts: list[_Part], needed: Sequence[str]) -> list[pl.LazyFrame]:
     names = dict.fromkeys(name for part in parts for name in part.schema)
     kinds = {name: _kind(name, parts, needed) for name in names}
     return [
@@ -315,7 +318,7 @@ def _kind(name: str, parts: list[_Part], needed: Sequence[str]) -> pl.DataType |
     first = next(part for part in parts if name in part.schema)
     without = next((part for part in parts if name not in part.schema), None)
     if without and name in needed:
-        raise _disagree(name, f"it in {first.path.name}, but not in {without.path.name}")
+        raise disagreement(name, f"it in {first.path.name}, but not in {without.path.name}")
     part_of = {part.schema[name]: part for part in parts if name in part.schema}
     kinds = [kind for kind in part_of if kind != pl.Null]
     if len(kinds) <= 1:
@@ -334,11 +337,12 @@ def _kind(name: str, parts: list[_Part], needed: Sequence[str]) -> pl.DataType |
     if name in needed:
         one = kinds[0]
         other = next((kind for kind in kinds if type(kind) is not type(one)), kinds[-1])
-        raise _disagree(name, f"{one} in {part_of[one].path.name}, {other} in {part_of[other].path.name}")
+        raise disagreement(name, f"{one} in {part_of[one].path.name}, {other} in {part_of[other].path.name}")
     return None if any(kind.is_nested() for kind in kinds) else pl.String()
 
 
-def _disagree(name: str, got: str) -> DataError:
+def disagreement(name: str, got: str) -> DataError:
+    """Return the error for parts of a folder with different kinds of the same column."""
     return DataError(
         f"The parts of a folder must agree on the column {name!r}.",
         got=got,

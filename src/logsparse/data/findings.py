@@ -64,11 +64,34 @@ class Rules:
             above_zero(name, getattr(self, name), hint="leave it out for the default.")
 
 
-def findings_of(panel: Panel, rules: Rules | None = None, now: int | None = None) -> list[Finding]:
-    """Return what is wrong with the last steps of every series; `now` is a time on the panel's clock."""
+@dataclass(frozen=True)
+class MostEnds:
+    """The time of the last value of most series, on their clock; None if they end all over the calendar."""
+
+    time: int | None
+
+    @classmethod
+    def of(cls, freq: Freq, time_S: Ints, limit: int | None = None) -> MostEnds:
+        """Find the time within `limit` steps of which more than half of the series end."""
+        if not len(time_S):
+            return cls(None)
+        # The later one of two in the middle: of two series, the late one is behind the other.
+        usual = int(np.sort(time_S)[len(time_S) // 2])
+        behind_S = freq.steps(time_S, np.full_like(time_S, usual))
+        together = np.mean(np.abs(behind_S) <= (limit or _patience(freq))) > _MOST
+        return cls(usual if together else None)
+
+
+def findings_of(
+    panel: Panel, rules: Rules | None = None, now: int | None = None, most: MostEnds | None = None
+) -> list[Finding]:
+    """Return what is wrong with the last steps of every series; `now` is a time on the panel's clock.
+
+    `most` are the ends of all series, if the panel has a part of them.
+    """
     examination = Examination(rules)
     examination.add(panel)
-    return examination.findings(now)
+    return examination.findings(now, most)
 
 
 class Examination:
@@ -97,23 +120,25 @@ class Examination:
         """Return all series without their values."""
         return Panel.joined(self.outlines)
 
-    def findings(self, now: int | None = None) -> list[Finding]:
-        """Return all findings; `now` is a time on the clock of the panels."""
+    def findings(self, now: int | None = None, most: MostEnds | None = None) -> list[Finding]:
+        """Return all findings; `now` is a time on the clock of the panels, `most` as for `findings_of`."""
         panel, last_S = self.outline(), np.concatenate(self.lasts)
-        return [*_empty(panel, last_S), *_stale(panel, last_S, self.rules, now), *self.found]
+        return [*_empty(panel, last_S), *_stale(panel, last_S, self.rules, now, most), *self.found]
 
 
-def screen(panel: Panel, compared: Sequence[Finding], fitted: int, on_bad: OnBad) -> tuple[Panel, Health]:
+def screen(
+    panel: Panel, compared: Sequence[Finding], fitted: int, on_bad: OnBad, most: MostEnds | None = None
+) -> tuple[Panel, Health]:
     """Examine a history to forecast from; return what is left of it, and what was found.
 
-    `compared` are findings beside the `fitted` series of a model.
+    `compared` are findings beside the `fitted` series of a model; `most` as for `findings_of`.
     """
     check_on_bad(on_bad)
     missing = sum(finding.kind == "missing" for finding in compared)
     if on_bad == "warn" and missing > _MOST * fitted:
         # Someone forecasts a few of the series, which is no cause for a warning.
         compared = [finding for finding in compared if finding.kind != "missing"]
-    health = Health(len(panel), (*findings_of(panel), *compared), panel.origin.library)
+    health = Health(len(panel), (*findings_of(panel, most=most), *compared), panel.origin.library)
     return without_bad(panel, health, on_bad), health
 
 
@@ -206,18 +231,18 @@ def _empty(panel: Panel, last_S: Ints) -> Iterator[Finding]:
         yield _finding(panel, series, "empty", "bad", 0, f"no value in any of its {panel.lengths[series]:,} steps")
 
 
-def _stale(panel: Panel, last_S: Ints, rules: Rules, now: int | None) -> Iterator[Finding]:
+def _stale(
+    panel: Panel, last_S: Ints, rules: Rules, now: int | None, most: MostEnds | None = None
+) -> Iterator[Finding]:
     limit = rules.stale or _patience(panel.freq)
     seen_S = last_S >= 0
     if not seen_S.any():
         return
     time_S = panel.freq.add(panel.starts, np.maximum(last_S, 0))
-    # The later one of two in the middle: of two series, the late one is behind the other.
-    usual = int(np.sort(time_S[seen_S])[seen_S.sum() // 2])
-    behind_S = panel.freq.steps(time_S, np.full_like(time_S, usual))
+    most = most or MostEnds.of(panel.freq, time_S[seen_S], limit)
     # Series that end all over the calendar, as those of a collection do, are not late.
-    together = np.mean(np.abs(behind_S[seen_S]) <= limit) > _MOST
-    late_S = seen_S & together & (behind_S > limit)
+    behind_S = panel.freq.steps(time_S, time_S if most.time is None else np.full_like(time_S, most.time))
+    late_S = seen_S & (behind_S > limit)
     age_S, than = behind_S, "that of most series"
     if now is not None:
         age_S, than = panel.freq.steps(time_S, np.full_like(time_S, now)), "now"

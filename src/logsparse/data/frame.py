@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -29,12 +30,15 @@ from logsparse.data.files import (
     BYTES_PER_LONG_ROW,
     collect,
     count_rows,
+    disagreement,
+    scan_parts,
     schema_of,
 )
 from logsparse.data.grid import (
     Library,
     TimeKind,
     check_size,
+    check_words,
     number_series,
     place_on_grid,
     read_category,
@@ -43,10 +47,12 @@ from logsparse.data.grid import (
     scan_native,
 )
 from logsparse.data.localtime import looks_like, looks_like_period, read_times
-from logsparse.data.panel import Floats, Origin, Panel
+from logsparse.data.mapped import Spool
+from logsparse.data.mapped import place as temporary_place
+from logsparse.data.panel import Floats, Origin, Panel, SeriesId, in_common_categories
 from logsparse.data.times import NAIVE, When, clock_time
-from logsparse.errors import DataError
-from logsparse.process import check_memory
+from logsparse.errors import DataError, SplitSeriesError, StepUnknownError
+from logsparse.process import available, check_memory
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
@@ -54,6 +60,8 @@ if TYPE_CHECKING:
 # S series, L steps of a wide table
 
 _COLUMNS_AT_ONCE = 512
+# A folder that takes more than this share of the free memory to read stays on disk: a model needs memory too.
+_MOST_MEMORY = 0.5
 # Names that pandas' to_csv and read_csv give to an unnamed index.
 _UNNAMED = ("", "Unnamed: 0")
 
@@ -143,8 +151,10 @@ def read_as(data: Data, spec: ColumnSpec) -> Panel:
     time_col = _wide_time_column(table, spec)
     if time_col is None:
         require(list(schema_of(table)), spec.used)
-        extra = BYTES_PER_EXTRA_CELL * (len(spec.timed) + len(spec.static))
-        check_memory(height * (BYTES_PER_LONG_ROW + extra), f"{height} rows")
+        needed = height * (BYTES_PER_LONG_ROW + BYTES_PER_EXTRA_CELL * (len(spec.timed) + len(spec.static)))
+        if isinstance(data, (str, Path)) and Path(data).is_dir() and needed > _MOST_MEMORY * available():
+            return _from_parts(Path(data), spec)
+        check_memory(needed, f"{height} rows")
         return _from_long(collect(table, spec.used), spec, library)
     log.info("recognised a wide table: time column %r, one column per series", time_col)
     width = len(schema_of(table))
@@ -254,6 +264,64 @@ def _from_long(table: pl.DataFrame, spec: ColumnSpec, library: Library) -> Panel
         words={name: words for name, (_, words) in read.items() if words},
     )
     return _trim_leading_gaps(panel)
+
+
+def _from_parts(folder: Path, spec: ColumnSpec) -> Panel:
+    """Read a folder part by part; values and covariates go to temporary files. Each series must lie in one part."""
+    log.info("%s is large: its values are kept in temporary files in %s", folder, temporary_place())
+    lazies = scan_parts(folder, spec.used)
+    part_of: dict[SeriesId, Path] = {}
+    outlines: list[Panel] = []
+    with ExitStack() as files:
+        spools = {name: files.enter_context(Spool()) for name in (spec.target_col, *spec.timed)}
+        for path, lazy in lazies.items():
+            panel = _like_first(lazy, spec, outlines, path)
+            for name in panel.ids:
+                if name in part_of:
+                    raise SplitSeriesError.of(name, part_of[name], path, folder, len(lazies))
+            part_of.update(dict.fromkeys(panel.ids, path))
+            for name, flat in ((spec.target_col, panel.values), *panel.covariates.items()):
+                spools[name].add(flat)
+            outlines.append(replace(panel, values=np.empty(0, np.float32), covariates={}))
+        values, *covariates = (spool.array() for spool in spools.values())
+    panel = Panel.joined(in_common_categories(outlines))
+    panel = replace(panel, values=values, covariates=dict(zip(spec.timed, covariates, strict=True)))
+    words = {name: _common_words(name, flat, outlines) for name, flat in panel.covariates.items()}
+    return replace(panel, words={name: found for name, found in words.items() if found})
+
+
+def _like_first(part: pl.LazyFrame, spec: ColumnSpec, before: list[Panel], path: Path) -> Panel:
+    """Read a part, whose step must be that of the parts before it."""
+    try:
+        panel = read_as(part, spec)
+    except StepUnknownError:
+        if not before:
+            raise
+        panel = read_as(part, replace(spec, freq=str(before[0].freq)))
+    if before and (panel.freq, panel.origin) != (before[0].freq, before[0].origin):
+        raise DataError(
+            "The parts of a folder must have the same step.",
+            got=f"{before[0].freq}, and {panel.freq} in {path}",
+            hint="pass it with freq=, or remove the parts that do not belong.",
+        )
+    return panel
+
+
+def _common_words(name: str, flat: Floats, parts: list[Panel]) -> tuple[str, ...]:
+    """Return the words of a covariate in all parts, and write their indices in the place of those of each part."""
+    found = tuple(sorted({word for part in parts for word in part.words.get(name, ())}))
+    check_words(name, found)
+    places, begin = {word: place for place, word in enumerate(found)}, 0
+    for part in parts if found else ():
+        own, end = part.words.get(name, ()), begin + int(part.indptr[-1])
+        if own != found:
+            seen = ~np.isnan(flat[begin:end])
+            if seen.any() and not own:
+                raise disagreement(name, "words in some of them, numbers in others")
+            code = np.array([places[word] for word in own], np.float32)
+            flat[begin:end][seen] = code[flat[begin:end][seen].astype(np.int64)]
+        begin = end
+    return found
 
 
 def _from_wide(table: pl.LazyFrame, spec: ColumnSpec, time_col: str, library: Library) -> Panel:

@@ -246,6 +246,12 @@ def check_on_bad(on_bad: object) -> None:
         )
 
 
+class NothingLeftError(DataError):
+    """Every series has a bad finding; a caller that forecasts other series too can continue."""
+
+    health: Health
+
+
 def without_bad(panel: Panel, health: Health, on_bad: OnBad) -> Panel:
     """Return the panel as `on_bad` asks: whole ("warn"), without its bad series ("skip"), or not at all ("fail")."""
     if on_bad == "fail" and health.worst() == "bad":
@@ -260,11 +266,13 @@ def without_bad(panel: Panel, health: Health, on_bad: OnBad) -> Panel:
     bad = set(health.bad)
     kept_S = np.array([name not in bad for name in panel.ids])
     if not kept_S.any():
-        raise DataError(
+        error = NothingLeftError(
             "A forecast needs a series without a bad finding (on_bad is skip).",
             got=_some(health.findings),
             hint="check how the data were read; on_bad warn forecasts every series.",
         )
+        error.health = health
+        raise error
     return panel if kept_S.all() else panel.keep(kept_S)
 
 

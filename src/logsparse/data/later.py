@@ -21,6 +21,7 @@ from logsparse.data.files import collect, schema_of
 from logsparse.data.frame import Data, read_as, time_column
 from logsparse.data.grid import Rows, number_series, read_category, read_covariate, read_numbers, scan_native
 from logsparse.data.localtime import read_times, with_clock
+from logsparse.data.mapped import empty_like
 from logsparse.data.panel import Floats, Panel, SeriesId, Static
 from logsparse.data.times import on_clock, show_time
 from logsparse.errors import ConfigError, DataError, MissingColumnsError, StepUnknownError
@@ -158,12 +159,14 @@ def add_new(panel: Panel, new: NewSeries, horizon: int) -> Panel:
     order = np.argsort(new.codes, kind="stable")
     rows = Rows(new.ids, order, new.codes[order], np.zeros(len(order), np.int64))
     static = {name: _joined(column, _category(new, name, rows)) for name, column in panel.static.items()}
-    empty = np.full(horizon * len(new.ids), np.nan, np.float32)
+    count = len(new.ids)
 
     def longer(flat: Floats) -> Floats:
-        return np.concatenate([flat[: panel.indptr[-1]], empty])
+        end = int(panel.indptr[-1])
+        wider = empty_like(flat, end + horizon * count)
+        wider[:end], wider[end:] = flat[:end], np.nan
+        return wider
 
-    count = len(new.ids)
     return replace(
         panel,
         values=longer(panel.values),
@@ -263,15 +266,15 @@ def join_future(panel: Panel, future: Data | None, horizon: int, **columns: Unpa
     table = collect(lazy, wanted)
     known = _within(panel, table.rename({time_col: spec.time_col}), horizon, spec, shared=shared)
     indptr = np.concatenate([[0], np.cumsum(panel.lengths + horizon)])
-    seen = np.concatenate([np.arange(b, b + n) for b, n in zip(indptr[:-1], panel.lengths, strict=True)])
-    source = np.concatenate([np.arange(b, b + n) for b, n in zip(panel.indptr[:-1], panel.lengths, strict=True)])
     times = panel.freq.add(panel.ends()[known.series], known.ahead + 1)
     rows = Rows(panel.ids, known.row, known.series, times, panel.origin.zone)
     cells = indptr[known.series] + panel.lengths[known.series] + known.ahead
 
     def extend(old: Floats, ahead: Floats | None = None) -> Floats:
-        flat = np.full(indptr[-1], np.nan, np.float32)
-        flat[seen] = old[source]
+        flat = empty_like(old, int(indptr[-1]))
+        for begin, end, there, count in zip(indptr, indptr[1:], panel.indptr, panel.lengths, strict=False):
+            flat[begin : begin + count] = old[there : there + count]
+            flat[begin + count : end] = np.nan
         if ahead is not None:
             flat[cells] = ahead
         return flat

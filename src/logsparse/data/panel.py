@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logsparse.data.calendar import Freq, Ints
+from logsparse.data.mapped import empty_like, gathered, pieces
 from logsparse.errors import DataError
 
 # S series, N stored steps of all series together
@@ -53,6 +54,8 @@ class Panel:
 
     Steps stored beyond the length of a series lie after its cutoff: covariates known in the future, and the values
     that a backtest scores against. Nothing else reads them.
+
+    Values and covariates may be maps of files, such as `numpy.load(path, mmap_mode="r")`: they are read as needed.
 
     Parameters
     ----------
@@ -168,6 +171,11 @@ class Panel:
         return ~np.isnan(self.values)
 
     @property
+    def is_blank(self) -> bool:
+        """True if no stored step has a value."""
+        return all(np.isnan(self.values[piece]).all() for piece in pieces(len(self.values)))
+
+    @property
     def stored(self) -> Ints:
         """Number of stored steps per series, including those after the cutoff."""
         return np.diff(self.indptr)
@@ -211,12 +219,16 @@ class Panel:
         if (reach == stored).all():
             return self
         indptr = np.concatenate([[0], np.cumsum(reach)])
-        series = np.repeat(np.arange(len(self)), reach)
-        place = np.arange(indptr[-1]) - indptr[series]
-        source = self.indptr[series] + np.minimum(place, stored[series] - 1)
-        values = np.where(place < stored[series], self.values[source], np.float32(np.nan))
-        covariates = {name: flat[source] for name, flat in self.covariates.items()}
-        return replace(self, values=values, indptr=indptr, covariates=covariates)
+
+        def longer(flat: Floats, *, repeat: bool) -> Floats:
+            new = empty_like(flat, int(indptr[-1]))
+            for begin, end, old, count in zip(indptr, indptr[1:], self.indptr, stored, strict=False):
+                new[begin : begin + count] = flat[old : old + count]
+                new[begin + count : end] = flat[old + count - 1] if repeat else np.nan
+            return new
+
+        covariates = {name: longer(flat, repeat=True) for name, flat in self.covariates.items()}
+        return replace(self, values=longer(self.values, repeat=False), indptr=indptr, covariates=covariates)
 
     @classmethod
     def joined(cls, panels: Sequence[Panel]) -> Panel:
@@ -251,19 +263,19 @@ class Panel:
 
     def keep(self, kept: NDArray[np.bool_]) -> Panel:
         """Return the panel with those series only for which `kept` is True, one per series; values are copied."""
-        cells = np.repeat(kept, self.stored)
+        begins, counts = self.indptr[:-1][kept], self.stored[kept]
 
         def some(one_per_series: Ints | NDArray[np.float64] | None) -> Any:
             return None if one_per_series is None else one_per_series[kept]
 
         return replace(
             self,
-            values=self.values[cells],
-            indptr=np.concatenate([[0], np.cumsum(self.stored[kept])]),
+            values=gathered(self.values, begins, counts),
+            indptr=np.concatenate([[0], np.cumsum(counts)]),
             lengths=self.lengths[kept],
             ids=tuple(name for name, one in zip(self.ids, kept, strict=True) if one),
             starts=self.starts[kept],
-            covariates={name: flat[cells] for name, flat in self.covariates.items()},
+            covariates={name: gathered(flat, begins, counts) for name, flat in self.covariates.items()},
             static={name: Static(column.codes[kept], column.categories) for name, column in self.static.items()},
             numbers=some(self.numbers),
             elapsed=some(self.elapsed),
@@ -282,3 +294,16 @@ class Panel:
     def until(self, time: int) -> Panel:
         """Return the panel up to and including this time on its clock (see data/calendar)."""
         return self.cut(self.freq.steps(self.starts, np.full_like(self.starts, time)) + 1)
+
+
+def in_common_categories(panels: Sequence[Panel]) -> list[Panel]:
+    """Return panels with the static categories of all of them, sorted, as `Panel.joined` asks for."""
+    names = panels[0].static
+    every = {name: tuple(sorted({word for p in panels for word in p.static[name].categories})) for name in names}
+    places = {name: {word: place for place, word in enumerate(words)} for name, words in every.items()}
+
+    def recoded(panel: Panel, name: str) -> Static:
+        code = np.array([places[name][word] for word in panel.static[name].categories], np.int64)
+        return Static(code[panel.static[name].codes], every[name])
+
+    return [replace(panel, static={name: recoded(panel, name) for name in names}) for panel in panels]

@@ -14,6 +14,7 @@ import numpy as np
 
 from logsparse.data.calendar import FARTHEST, Freq, Ints
 from logsparse.data.columns import ColumnSpec
+from logsparse.data.mapped import empty_like, gathered, pieces
 from logsparse.data.panel import Floats, Origin, Panel, SeriesId, Static
 from logsparse.data.scale import Doubles, mean_moments, mean_sizes
 from logsparse.data.times import NAIVE, to_wall
@@ -205,10 +206,13 @@ def _with_indicators(panel: Panel, words: Mapping[str, tuple[str, ...]]) -> Pane
         if name in words:
             where = dict(zip(words[name], range(len(words[name])), strict=True))
             code = np.array([where.get(word, np.nan) for word in (*found, "")], np.float32)
-            known = code[np.where(np.isnan(flat), len(found), flat).astype(np.int64)]
-            # A word of the frame may be "", but none of the words of training is.
-            hidden = np.where(np.isnan(known), np.float32(np.nan), np.float32(0))
-            parts = {f"{name}\0{word}": (known == number) + hidden for word, number in where.items()}
+            parts = {f"{name}\0{word}": empty_like(flat, len(flat)) for word in where}
+            for piece in pieces(len(flat)):
+                known = code[np.where(np.isnan(flat[piece]), len(found), flat[piece]).astype(np.int64)]
+                # A word of the frame may be "", but none of the words of training is.
+                hidden = np.where(np.isnan(known), np.float32(np.nan), np.float32(0))
+                for number, indicator in enumerate(parts.values()):
+                    indicator[piece] = (known == number) + hidden
         covariates |= parts
         past += parts if name in panel.past else []
     return replace(panel, covariates=covariates, past=tuple(past), words={})
@@ -226,7 +230,7 @@ def pack_panel(panel: Panel, steps: int | None = None) -> tuple[dict[str, Any], 
     """
     left_S = np.zeros_like(panel.lengths) if steps is None else np.maximum(panel.to_last_value().lengths - steps, 0)
     kept_S = panel.lengths - left_S
-    cells = _cells(panel.indptr[:-1] + left_S, kept_S)
+    begin_S = panel.indptr[:-1] + left_S
     elapsed_S = left_S if panel.elapsed is None else left_S + panel.elapsed
     facts = {
         "ids": list(panel.ids),
@@ -242,7 +246,8 @@ def pack_panel(panel: Panel, steps: int | None = None) -> tuple[dict[str, Any], 
         "past": list(panel.past),
         "words": {name: list(words) for name, words in panel.words.items()},
     }
-    return facts, {"values": panel.values[cells], **{f"{_COVARIATE}{n}": x[cells] for n, x in panel.covariates.items()}}
+    flats = {"values": panel.values, **{f"{_COVARIATE}{name}": flat for name, flat in panel.covariates.items()}}
+    return facts, {name: gathered(flat, begin_S, kept_S) for name, flat in flats.items()}
 
 
 def unpack_panel(facts: Mapping[str, Any], arrays: Mapping[str, Floats] | None) -> Panel:
@@ -323,9 +328,3 @@ def check_columns(spec: ColumnSpec, panel: Panel, *, history: bool) -> None:
         ("past_covariates", spec.past_covariates, panel.past),
     ):
         require(f"columns/{role}", f"{list(there)}", names, holds=not history or set(names) == set(there))
-
-
-def _cells(begin_S: Any, count_S: Any) -> Any:
-    """Return begin, begin + 1, ..., begin + count - 1 of each series, concatenated."""
-    ends_S = np.cumsum(count_S)
-    return np.arange(ends_S[-1]) + np.repeat(begin_S - (ends_S - count_S), count_S)

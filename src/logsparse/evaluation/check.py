@@ -139,9 +139,8 @@ class _Values:
         worst = int(np.argmax(missing_S))
         if missing_S[worst] > self.most[0]:
             self.most = missing_S[worst], panel.ids[worst]
-        values = panel.values[~np.isnan(panel.values)]
-        if len(values):
-            lowest, highest = float(values.min()), float(values.max())
+        lowest, highest = (float(extreme.reduce(panel.values)) for extreme in (np.fmin, np.fmax))  # NaN is ignored
+        if not np.isnan(lowest):
             self.lowest = lowest if self.lowest is None else min(self.lowest, lowest)
             self.highest = highest if self.highest is None else max(self.highest, highest)
 

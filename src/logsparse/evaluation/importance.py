@@ -21,6 +21,7 @@ from logsparse.data.calendar import DAY, SECOND, Freq, Ints
 from logsparse.data.features import TRENDS
 from logsparse.data.frame import Data
 from logsparse.data.grid import Library, to_native
+from logsparse.data.mapped import gathered
 from logsparse.data.panel import Floats, Panel, SeriesId, Static
 from logsparse.data.sampler import learned_steps
 from logsparse.data.windows import lag_input, profile_input
@@ -384,7 +385,7 @@ def _permuted(panel: Panel, name: str, rng: Generator) -> Panel:
 
 def _earlier(panel: Panel, first_S: Ints, rng: Generator) -> Panel:
     """Return the panel with the values of some steps earlier; the first ones come from before the first cutoff."""
-    values = panel.values.copy()
+    values = gathered(panel.values, panel.indptr[:-1], panel.stored)
     for begin, end, first in zip(panel.indptr, panel.indptr[1:], first_S, strict=False):
         if first > 1:
             back, old = int(rng.integers(1, first)), panel.values[begin:end]

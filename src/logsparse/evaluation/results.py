@@ -76,7 +76,8 @@ def open_results(results: Data, **columns: Unpack[ResultColumns]) -> tuple[Itera
         asked = {role: str(name) for role, name in columns.items()}
         found = _recognised(list(schema_of(scan_folder(Path(results), []))), asked)
         ids = found.get(ID, ID)
-        if (parts := whole_parts(results, ids)) is not None:
+        # A part whose series were all left out of the forecast has no rows.
+        if (parts := whole_parts(results, ids, empty=True)) is not None:
             return (_renamed(collect_whole(part), found) for part in parts.values()), "polars", ids
     table, library, ids = read_results(results, **columns)
     return iter([table]), library, ids

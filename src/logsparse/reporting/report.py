@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Unpack
 
-import numpy as np
 import polars as pl
 
 from logsparse import __version__
@@ -217,7 +216,7 @@ def _rests_on(importance: Data) -> Section:
 
 def _health(model: Forecaster) -> Section | None:
     """Return the findings about the data that the model was fitted on; None if it has none of them."""
-    if not hasattr(model, "panel_") or bool(np.isnan(model.panel_.values).all()):
+    if not hasattr(model, "panel_") or model.panel_.is_blank:
         return None
     health = Health(len(model.panel_), tuple(findings_of(model.panel_)))
     rows = [

@@ -22,6 +22,7 @@ from safetensors.torch import save as pack
 from torch import Tensor
 
 from logsparse.config import TrainConfig
+from logsparse.data.mapped import pieces
 from logsparse.data.panel import Panel
 from logsparse.errors import DataError
 from logsparse.model.network import Network
@@ -181,7 +182,8 @@ def fingerprint(panel: Panel) -> str:
     for series in range(len(panel)):
         digest.update(panel[series].tobytes())
     for covariate in panel.covariates.values():
-        digest.update(covariate.tobytes())
+        for piece in pieces(len(covariate)):
+            digest.update(covariate[piece].tobytes())
     return digest.hexdigest()
 
 
