@@ -31,8 +31,8 @@ ORDER = [
     "evaluation.compare", "evaluation.importance", "evaluation.what_if",
     "ensemble", "cluster.ledger", "cluster.workers", "cluster.jobs",
     "reporting.numbers", "reporting.charts", "reporting.sections", "reporting.report",
-    "serving.schema", "serving.tables", "serving.answers", "serving.batching", "serving.guard", "serving.app",
-    "serving.server",
+    "serving.schema", "serving.tables", "serving.kserve", "serving.answers", "serving.batching", "serving.guard",
+    "serving.app", "serving.server",
     "commands.options", "commands.attend", "commands.backtest", "commands.check", "commands.explain",
     "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.serve", "commands.shard",
     "commands.fit",
@@ -47,8 +47,8 @@ MAY_SEE_FRAMES = {
     "data.panel", "data.times", "data.columns", "data.localtime", "data.files", "data.grid", "data.frame", "data.later",
     "data.health", "forecast", "attention.maps", "cluster.shards", "evaluation.results", "evaluation.actuals",
     "evaluation.backtest", "evaluation.metrics", "evaluation.compare", "evaluation.importance", "evaluation.what_if",
-    "reporting.numbers", "reporting.sections", "reporting.report", "serving.tables", "serving.answers",
-    "commands.options",
+    "reporting.numbers", "reporting.sections", "reporting.report", "serving.tables", "serving.kserve",
+    "serving.answers", "commands.options",
     "paper.sources", "paper.prepare", "paper.experiment",
 }  # fmt: skip
 MAY_SEE_TORCH = {"data.windows", "folder", "plan", "forecaster", "cluster.workers"}

@@ -34,7 +34,7 @@ from logsparse.model.decode import Sampled, Sampling, sample
 from logsparse.model.network import Network
 from logsparse.model.transformer import Transformer
 from logsparse.params import Diagnostics
-from logsparse.plan import Configured, Learned, Plan, check_horizon, encode, measured, refit_settings, widened
+from logsparse.plan import Configured, Learned, Plan, check_horizon, encode, joined, measured, refit_settings, widened
 from logsparse.process import Progress
 from logsparse.settings import apply, check_setting
 from logsparse.train.batches import TrainingSet, learned_from, looks_back, windows_of
@@ -414,8 +414,7 @@ class LogSparse(Configured):
             every = replace(first, lengths=np.max([panel.lengths for panel in histories], axis=0))
             series_W = np.tile(np.arange(len(first)), len(histories))
         else:
-            # Encoded before they are joined: then all have the categories of the training.
-            every = Panel.joined([encode(self.series_index_, panel) for panel in histories])
+            every = joined(self.series_index_, histories)
             series_W = np.arange(len(every))
         pairs = Pairs(series_W, np.concatenate([panel.lengths for panel in histories]))
         found = self._sample(every, pairs, levels, keep_paths=False)

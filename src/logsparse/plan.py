@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, Unpack
@@ -264,6 +264,12 @@ def encode(known: SeriesIndex, panel: Panel) -> Panel:
     """Return the panel in the terms of training: series by number, static categories by code."""
     check_size(panel)
     return known.encode(panel)
+
+
+def joined(known: SeriesIndex, panels: Sequence[Panel]) -> Panel:
+    """Return the series of all panels as one; where there are words, first in those of training, which all share."""
+    worded = known.categories or known.words
+    return Panel.joined([encode(known, panel) for panel in panels] if worded else panels)
 
 
 class Learned(NamedTuple):

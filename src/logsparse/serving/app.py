@@ -30,12 +30,11 @@ from logsparse.serving.answers import (
     check_answer,
     chosen,
     example,
-    from_request,
     has_attention,
-    kserve_answer,
 )
 from logsparse.serving.batching import Engine, warm_up
 from logsparse.serving.guard import RETRY_SECONDS, Guard, error_body, status_of
+from logsparse.serving.kserve import from_request, kserve_answer
 from logsparse.serving.schema import (
     REFUSALS,
     REQUEST_BODY,
@@ -177,11 +176,13 @@ def create_app(models: Mapping[str, Forecaster], settings: Settings | None = Non
     for model in models.values():
         if not hasattr(model, "panel_"):
             raise NotFittedError(model)
+    quiet = {name: altered(model, verbose=False) for name, model in models.items()}
+    for model in quiet.values():
         warm_up(model)
     asked = settings or Settings()
     engine = Engine(queue=asked.queue, batch=asked.batch)
     limits = Limits(asked.max_series, int(_CELLS_PER_BYTE * asked.max_body))
-    served = _Served({name: altered(model, verbose=False) for name, model in models.items()}, engine, limits)
+    served = _Served(quiet, engine, limits)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -230,11 +231,11 @@ def _add_forecasts(app: FastAPI, served: _Served) -> None:
             panel = from_request(model, asked, served.limits)
             return name, model, asked, past_of(model, panel, steps), levels, steps
 
-        name, model, asked, panel, levels, steps = await engine.work(read, reads=True)
+        name, model, asked, panel, levels, steps = await engine.work(read, size=len(body))
         forecast = await engine.forecast(model, panel, levels)
         order, words = [entry.name for entry in asked.inputs], asked.inputs[0].frequency
         answer = partial(kserve_answer, name, forecast.first(steps), order, words)
-        return _answer(await engine.work(lambda: _json(answer())))
+        return _answer(await engine.work(lambda: _json(answer()), size=len(body)))
 
     @app.post("/v1/forecast", responses=TABLES_OUT, openapi_extra=TABLE_BODY)
     async def forecast(request: Request, query: Annotated[ForecastQuery, Query()]) -> Response:
@@ -249,7 +250,7 @@ def _add_forecasts(app: FastAPI, served: _Served) -> None:
             past, _ = model.screened(chosen(panel, query.series), query.on_bad)
             return model, query.format or kind, past_of(model, past, steps), levels, steps
 
-        model, kind, panel, levels, steps = await engine.work(read, reads=True)
+        model, kind, panel, levels, steps = await engine.work(read)
         found = await engine.forecast(model, panel, levels)
         return _answer(await engine.work(lambda: written(found.first(steps).table(), kind)), kind)
 

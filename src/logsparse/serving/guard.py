@@ -254,6 +254,7 @@ class Guard:
             while (await receive())["type"] != "http.disconnect":
                 pass
 
+        self.engine.arrived += 1
         answer = asyncio.ensure_future(self.app(scope, replay, send))
         leaving = asyncio.ensure_future(gone())
         try:
@@ -268,6 +269,7 @@ class Guard:
                     "send fewer series, or raise --timeout of the server.",
                 )
         finally:
+            self.engine.arrived -= 1
             for task in (answer, leaving):
                 task.cancel()
                 with suppress(asyncio.CancelledError, Exception):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from pydantic_core import from_json
 
 from logsparse.data.columns import ColumnSpec, from_objects, unique_names
 from logsparse.data.files import count_rows, encode, scan_bytes, schema_of
+from logsparse.data.later import NewSeries
 from logsparse.data.panel import Panel
 from logsparse.data.times import stamps
 from logsparse.errors import ConfigError, DataError, LogsparseError, shown
@@ -188,10 +189,35 @@ def check_series(panel: Panel, limits: Limits) -> Panel:
 
 
 def past_of(model: Forecaster, panel: Panel, steps: int) -> Panel:
-    """Return the panel to forecast from; for a model with covariates, rows after the last value are its future."""
+    """Return the panel to forecast from; for a model with covariates, rows after the last value are its future.
+
+    A series that the model does not know, without any value, is forecast from its first row on.
+    """
+    starting = np.isnan(panel.values[panel.indptr[:-1]])
+    blank_S = np.array([one and bool(np.isnan(panel[i]).all()) for i, one in enumerate(starting.tolist())])
+    if blank_S.any():
+        known = model.learned_until()
+        blank_S &= [name not in known for name in panel.ids]
+    if not blank_S.any():
+        return _past_of(model, panel, steps)
+    new = panel.keep(blank_S)
+    model._check_new(NewSeries(new.ids, np.arange(len(new)), pl.DataFrame(), None))  # noqa: SLF001
+    new = replace(new, lengths=np.zeros(len(new), np.int64))
+    _check_ahead(new, steps)
+    parts = [] if blank_S.all() else [_past_of(model, panel.keep(~blank_S), steps)]
+    return Panel.joined([*parts, new.reaching(model.horizon)])
+
+
+def _past_of(model: Forecaster, panel: Panel, steps: int) -> Panel:
     if not panel.ahead:
         return model.history(panel)
     past = panel.to_last_value()
+    _check_ahead(past, steps)
+    return model.history(past, None, steps)
+
+
+def _check_ahead(past: Panel, steps: int) -> None:
+    """Raise for the first series without a covariate in one of the steps to forecast."""
     for name in past.ahead:
         flat = past.covariates[name]
         cells_SH = (past.indptr[:-1] + past.lengths)[:, None] + np.arange(steps)
@@ -204,7 +230,6 @@ def past_of(model: Forecaster, panel: Panel, steps: int) -> Panel:
                 got=f"series {past.ids[short]!r} with {int(known_SH[short].sum())} of them",
                 hint="add rows after the last value of each series, with the covariates and without a value.",
             )
-    return model.history(past, None, steps)
 
 
 def texts(panel: Panel, times: Any) -> list[str | int]:
