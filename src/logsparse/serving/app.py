@@ -247,8 +247,8 @@ def _add_forecasts(app: FastAPI, served: _Served) -> None:
             levels = model.check_quantiles(levels_of(query.quantiles))
             steps = steps_asked(query.horizon, model.horizon)
             kind, panel = served.panel(request, body, query, model)
-            past, _ = model.screened(chosen(panel, query.series), query.on_bad)
-            return model, query.format or kind, past_of(model, past, steps), levels, steps
+            past = past_of(model, chosen(panel, query.series), steps, query.on_bad)
+            return model, query.format or kind, past, levels, steps
 
         model, kind, panel, levels, steps = await engine.work(read)
         found = await engine.forecast(model, panel, levels)

@@ -18,6 +18,7 @@ from pydantic_core import from_json
 
 from logsparse.data.columns import ColumnSpec, from_objects, unique_names
 from logsparse.data.files import count_rows, encode, scan_bytes, schema_of
+from logsparse.data.health import OnBad
 from logsparse.data.later import NewSeries
 from logsparse.data.panel import Panel
 from logsparse.data.times import stamps
@@ -188,10 +189,11 @@ def check_series(panel: Panel, limits: Limits) -> Panel:
     return panel
 
 
-def past_of(model: Forecaster, panel: Panel, steps: int) -> Panel:
+def past_of(model: Forecaster, panel: Panel, steps: int, on_bad: OnBad = "warn") -> Panel:
     """Return the panel to forecast from; for a model with covariates, rows after the last value are its future.
 
-    A series that the model does not know, without any value, is forecast from its first row on.
+    A series that the model does not know, without any value, is forecast from its first row on. Others with a bad
+    finding are left out or refused as `on_bad` says.
     """
     starting = np.isnan(panel.values[panel.indptr[:-1]])
     blank_S = np.array([one and bool(np.isnan(panel[i]).all()) for i, one in enumerate(starting.tolist())])
@@ -199,16 +201,18 @@ def past_of(model: Forecaster, panel: Panel, steps: int) -> Panel:
         known = model.learned_until()
         blank_S &= [name not in known for name in panel.ids]
     if not blank_S.any():
-        return _past_of(model, panel, steps)
+        return _past_of(model, panel, steps, on_bad)
     new = panel.keep(blank_S)
     model._check_new(NewSeries(new.ids, np.arange(len(new)), pl.DataFrame(), None))  # noqa: SLF001
     new = replace(new, lengths=np.zeros(len(new), np.int64))
     _check_ahead(new, steps)
-    parts = [] if blank_S.all() else [_past_of(model, panel.keep(~blank_S), steps)]
+    parts = [] if blank_S.all() else [_past_of(model, panel.keep(~blank_S), steps, on_bad)]
     return Panel.joined([*parts, new.reaching(model.horizon)])
 
 
-def _past_of(model: Forecaster, panel: Panel, steps: int) -> Panel:
+def _past_of(model: Forecaster, panel: Panel, steps: int, on_bad: OnBad) -> Panel:
+    if on_bad != "warn":
+        panel, _ = model.screened(panel, on_bad)
     if not panel.ahead:
         return model.history(panel)
     past = panel.to_last_value()
