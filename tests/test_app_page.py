@@ -379,7 +379,7 @@ def test_a_token_and_one_of_several_models_are_asked_for(visit: Visit, model: ls
 
 def test_a_server_that_has_gone_is_said_beside_the_file(visit: Visit, table: Path) -> None:
     page = visit(refusals=1)
-    expect(page.locator("#about")).to_contain_text("net forecasts 6 steps of h.")
+    expect(page.locator("#about")).to_contain_text("net forecasts the next 6 hours.")
     page.route("**/v1/check*", lambda route: route.abort())
     page.set_input_files("#file", table)
     expect(page.locator("#file-error")).to_contain_text("The server does not answer.")

@@ -207,7 +207,7 @@ def test_models_that_cannot_forecast_a_new_series_refuse_it_by_name() -> None:
     )
     with pytest.raises(ls.DataError, match=re.escape(rule)):
         plain.fit(past(OLD)).predict(future=ROW)
-    with pytest.raises(ls.DataError, match=re.escape("Got series 'new' among the future values only. Hint: fit it")):
+    with pytest.raises(ls.DataError, match=re.escape("Got series 'new' without a history. Hint: fit it")):
         plain.fit(past(OLD), static=["kind"]).predict(future=ROW)
 
 

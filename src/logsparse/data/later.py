@@ -114,7 +114,7 @@ def refuse_new(new: NewSeries, rule: str, way_out: str, *, described: bool = Tru
     reason = "" if described else ", and a model without static columns and covariates"
     raise DataError(
         rule,
-        got=f"series {new.ids[0]!r}{others} among the future values only{reason}",
+        got=f"series {new.ids[0]!r}{others} without a history{reason}",
         hint=f"{way_out}; or pass the history of that series.",
     )
 

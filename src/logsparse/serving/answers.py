@@ -178,7 +178,7 @@ def attention_answer(name: str, model: Any, panel: Panel, query: AttentionQuery)
 def card(name: str, model: Forecaster) -> dict[str, Any]:
     """Return what is known of a model, as `ModelCard` describes it."""
     panel, course, held = model.panel_, getattr(model, "history_", None), getattr(model, "calibration_", None)
-    network = getattr(model, "network_", None)
+    network, spec = getattr(model, "network_", None), names_of(model, {})
     config = getattr(model, "config_", None)
     settings = json.loads(json.dumps(model.settings() if config is None else config.to_dict(), default=str))
     ends = np.array([max(model.learned_until().values())])
@@ -194,6 +194,7 @@ def card(name: str, model: Forecaster) -> dict[str, Any]:
         "covariates": list(panel.ahead),
         "past_covariates": list(panel.past),
         "static": list(panel.static),
+        "columns": [spec.id_col, spec.time_col, spec.target_col, *spec.timed, *spec.static],
         "context": None if config is None else config.context,
         "attention": has_attention(model),
         "parameters": None if network is None else sum(weight.numel() for weight in network.parameters()),

@@ -334,7 +334,7 @@ def _add_state(app: FastAPI, served: _Served, guard: Guard) -> None:
     @app.get("/readyz", response_model=Alive)
     async def readyz(response: Response) -> dict[str, Any]:
         """Return 200 if forecasts are answered, 503 while the server ends or its queue is full."""
-        if not engine.alive or engine.under_way >= engine.queue:
+        if not engine.alive or engine.full:
             response.status_code = 503
         return state()
 

@@ -75,7 +75,7 @@ class Engine:
     Parameters
     ----------
     queue
-        Requests that may be under way at once; more are refused with BusyError.
+        Requests that may be under way at once.
     batch
         Whether requests are decoded together.
     """
@@ -83,11 +83,9 @@ class Engine:
     def __init__(self, *, queue: int, batch: bool = True) -> None:
         self.queue, self.batch = queue, batch
         self.under_way = 0
-        """Requests between admission and answer."""
+        """Requests whose body is complete, until their answer."""
         self.batches = self.batched = self.series = 0
         """Batches decoded, and requests and series in them."""
-        self.arrived = 0
-        """Requests whose body is complete, until their answer."""
         self._jobs: deque[_Job] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -105,15 +103,10 @@ class Engine:
         """Whether requests can be answered."""
         return self._decoder.is_alive() and not self._closed
 
-    def admit(self) -> None:
-        """Count a request, or raise BusyError; `leave` must follow."""
-        if self.under_way >= self.queue:
-            raise BusyError(self.under_way)
-        self.under_way += 1
-
-    def leave(self) -> None:
-        """Count a request as answered."""
-        self.under_way -= 1
+    @property
+    def full(self) -> bool:
+        """Whether another request is too much."""
+        return self.under_way >= self.queue
 
     async def work(self, function: Callable[[], Result], *, size: int | None = None) -> Result:
         """Run a function in one of the reading threads, or here if its `size`, in bytes of the request, is small."""
@@ -153,7 +146,7 @@ class Engine:
             if self._closed:
                 return []
             until = time.monotonic() + LINGER
-            while self.batch and self.arrived > len(self._jobs) and (left := until - time.monotonic()) > 0:
+            while self.batch and self.under_way > len(self._jobs) and (left := until - time.monotonic()) > 0:
                 self._changed.wait(left)
             return self._together() if self.batch else [self._jobs.popleft()]
 

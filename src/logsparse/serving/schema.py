@@ -214,6 +214,7 @@ class ModelCard(BaseModel):
     covariates: list[str] = Field(description="Those that must be known for the horizon.")
     past_covariates: list[str]
     static: list[str]
+    columns: list[str] = Field(description="Columns of a long table: ids, times, values, covariates, static ones.")
     context: int | None
     attention: bool = Field(description="Whether `/v1/attention` shows what its forecasts look at.")
     parameters: int | None = Field(description="Number of weights of the network.")
