@@ -112,9 +112,9 @@ def test_a_history_that_cannot_be_forecast_harms_no_other_of_its_batch(model: Co
 def test_a_full_engine_says_so_and_a_closed_one_drops_what_waits(model: Counting) -> None:
     async def run() -> None:
         engine = Engine(queue=1)
-        assert not engine.full
+        full = [engine.full]
         engine.under_way += 1
-        assert engine.full
+        assert [*full, engine.full] == [False, True]
         tasks = await started(model, engine, "a", "b")
         engine.close()
         model.go.set()
