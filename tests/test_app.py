@@ -293,13 +293,13 @@ def test_a_token_is_needed_for_data_and_not_for_health(model: ls.LogSparse) -> N
 
 def test_a_full_queue_is_503_and_says_when_to_try_again(model: ls.LogSparse) -> None:
     with here({"net": model}, Settings(queue=1)) as server:
-        server.guard.engine.admit()
+        server.guard.engine.under_way += 1
         answer = server.post("/v1/forecast", encode(hourly(), "parquet"))
         assert error(answer, 503)["got"] == "1 that wait already"
         assert answer.headers["retry-after"] == "1"
         with server.client() as client:
             assert client.get("/readyz").status_code == 503
-        server.guard.engine.leave()
+        server.guard.engine.under_way -= 1
         assert server.post("/v1/forecast", encode(hourly(), "parquet")).status_code == 200
 
 

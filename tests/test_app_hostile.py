@@ -163,6 +163,36 @@ def test_a_slow_sender_is_cut_off_and_others_are_served_meanwhile(impatient: Her
     assert "1 bytes of it" in answer
 
 
+def test_slow_senders_take_no_place_in_the_queue() -> None:
+    with here({"net": ls.SeasonalNaive(HORIZON).fit(hourly())}, Settings(queue=2)) as server:
+        slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
+        for one in slow:
+            one.sendall(b"POST /v1/forecast HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nu")
+        for _ in range(100):
+            if server.guard.held == len(slow):
+                break
+            time.sleep(0.05)
+        assert server.guard.held == len(slow)
+        assert_serves(server)
+        for one in slow:
+            one.close()
+
+
+def test_a_table_of_very_many_columns_is_refused_before_they_are_read(server: Here) -> None:
+    names = b",".join(b"c%d" % number for number in range(20_000))
+    body = b"ds," + names + b"\n2024-01-01" + 20_000 * b",1" + b"\n2024-01-02" + 20_000 * b",1" + b"\n"
+    error = refused(server.post(FORECAST, body, "text/csv"), 413)
+    assert error["rule"] == "A table must have at most 2,000 columns."
+    assert error["got"] == "20,001"
+
+
+def test_an_upgrade_is_answered_as_any_request_and_leaves_no_line_in_the_log(server: Here) -> None:
+    with server.client() as client:
+        answer = client.get("/healthz", headers={"connection": "upgrade", "upgrade": "websocket"})
+    assert answer.status_code == 200
+    assert "upgrade" not in Path(server.log).read_text().lower()
+
+
 def test_connections_that_send_nothing_or_half_a_head_are_closed(server: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("logsparse.serving.guard.HEAD_SECONDS", 0.5)
     quiet = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]

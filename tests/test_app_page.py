@@ -146,6 +146,35 @@ def test_findings_are_listed_and_bad_series_marked(visit: Visit, tmp_path: Path)
     expect(page.locator("#series option")).to_have_text(["north", "south (bad)", "east"])
 
 
+def test_findings_of_one_kind_do_not_push_the_chart_away(visit: Visit, tmp_path: Path) -> None:
+    path = tmp_path / "new.csv"
+    hourly(("north", "south", "east", *(f"store {number}" for number in range(9)))).write_csv(path)
+    page = load(visit(), path)
+    expect(page.locator("#findings li")).to_have_count(4)
+    expect(page.locator("#findings li").last).to_have_text("and 6 more: new")
+
+
+def test_what_the_model_cannot_forecast_is_recognised_and_no_more(visit: Visit, table: Path, tmp_path: Path) -> None:
+    path = tmp_path / "daily.csv"
+    hourly().filter(pl.col("ds").dt.hour() == 0).write_csv(path)
+    page = visit()
+    expect(page.locator("#expects")).to_contain_text("and the columns unique_id, ds and y; or one column per series.")
+    page.set_input_files("#file", path)
+    expect(page.locator("#found-title")).to_have_text("Recognised, but this model cannot forecast it")
+    expect(page.locator("#findings")).to_contain_text("steps of d, the model was fitted on steps of h")
+    expect(page.locator("#work")).to_be_hidden()
+    load(page, table)
+
+
+def test_a_short_history_is_named_beside_its_forecast(visit: Visit, table: Path, tmp_path: Path) -> None:
+    path = tmp_path / "short.csv"
+    hourly().head(5).write_csv(path)
+    page = load(visit(), path)
+    expect(page.locator("#next")).to_contain_text("The history has 5 steps; with fewer than 24 the forecast is less")
+    load(page, table)
+    expect(page.locator("#next")).not_to_contain_text("less accurate")
+
+
 def test_a_bad_file_gets_a_sentence_and_a_good_one_removes_it(visit: Visit, table: Path, tmp_path: Path) -> None:
     page = visit(refusals=2)
     bad = tmp_path / "bad.csv"
@@ -379,7 +408,7 @@ def test_a_token_and_one_of_several_models_are_asked_for(visit: Visit, model: ls
 
 def test_a_server_that_has_gone_is_said_beside_the_file(visit: Visit, table: Path) -> None:
     page = visit(refusals=1)
-    expect(page.locator("#about")).to_contain_text("net forecasts 6 steps of h.")
+    expect(page.locator("#about")).to_contain_text("net forecasts the next 6 hours.")
     page.route("**/v1/check*", lambda route: route.abort())
     page.set_input_files("#file", table)
     expect(page.locator("#file-error")).to_contain_text("The server does not answer.")

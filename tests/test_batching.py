@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 import logsparse as ls
 from logsparse.data.panel import Panel
 from logsparse.errors import DataError
-from logsparse.serving.batching import BusyError, Engine, warm_up
+from logsparse.process import torch_threads
+from logsparse.serving.batching import Engine, warm_up
 from serving import HORIZON, hourly
 
 LEVELS = (0.5,)
@@ -107,12 +109,12 @@ def test_a_history_that_cannot_be_forecast_harms_no_other_of_its_batch(model: Co
     asyncio.run(run())
 
 
-def test_a_full_engine_refuses_and_a_closed_one_drops_what_waits(model: Counting) -> None:
+def test_a_full_engine_says_so_and_a_closed_one_drops_what_waits(model: Counting) -> None:
     async def run() -> None:
         engine = Engine(queue=1)
-        engine.admit()
-        with pytest.raises(BusyError, match="Got 1 that wait already"):
-            engine.admit()
+        full = [engine.full]
+        engine.under_way += 1
+        assert [*full, engine.full] == [False, True]
         tasks = await started(model, engine, "a", "b")
         engine.close()
         model.go.set()
@@ -127,3 +129,32 @@ def test_a_full_engine_refuses_and_a_closed_one_drops_what_waits(model: Counting
 def test_a_model_saved_without_its_history_is_warmed_up_too(tmp_path: Any) -> None:
     ls.SeasonalNaive(HORIZON).fit(hourly()).save(tmp_path / "model", history=False)
     warm_up(ls.load(tmp_path / "model"))
+
+
+def test_small_batches_leave_the_cores_to_the_readers_and_threads_are_given_back() -> None:
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        for most, used in ((0, 1), (1, 1), (2, 2), (9, 2)):
+            with torch_threads(most):
+                assert torch.get_num_threads() == used
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_lone_request_does_not_wait_for_others(model: Counting) -> None:
+    async def run() -> float:
+        engine = Engine(queue=8)
+        engine.under_way = 1
+        model.go.set()
+        began = time.monotonic()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("logsparse.serving.batching.LINGER", 5.0)
+            await engine.forecast(model, history("a"), LEVELS)
+        engine.close()
+        return time.monotonic() - began
+
+    assert asyncio.run(run()) < 4

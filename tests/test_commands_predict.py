@@ -117,7 +117,7 @@ def test_a_new_item_is_forecast_from_its_kind_and_visitors_need_no_future(place:
     assert done.code == 0, done.err
     assert pl.read_csv(out)["unique_id"].unique(maintain_order=True).to_list() == ["a", "b", "c", "new"]
     text = refusal("predict", place / "model", "--future", tmp_path / "new.csv", "-o", out)
-    assert "Got series 'new' among the future values only, and a model without static columns and covariates." in text
+    assert "Got series 'new' without a history, and a model without static columns and covariates." in text
     assert "Hint: fit it with --static A,B or model.hidden_history=0.1; or pass" in text
     text = refusal("predict", tmp_path / "model", place / "hours.csv", "-o", out)
     assert "was fitted with (static: kind; past covariates: visitors). Got no kind, visitors." in text

@@ -193,21 +193,21 @@ def test_a_new_series_must_have_all_its_covariates(trained: ls.LogSparse) -> Non
 def test_models_that_cannot_forecast_a_new_series_refuse_it_by_name() -> None:
     naive = SeasonalNaive(10).fit(past(OLD), covariates=["promo"])
     rule = (
-        "SeasonalNaive must be given the history of every series. Got series 'new-large-0' and 11 more among the "
-        "future values only. Hint: fit LogSparse with static=[...]; or pass the history of that series."
+        "SeasonalNaive must be given the history of every series. Got series 'new-large-0' and 11 more without "
+        "a history. Hint: fit LogSparse with static=[...]; or pass the history of that series."
     )
     with pytest.raises(ls.DataError, match=re.escape(rule)):
         naive.predict(future=ahead(pl.concat([OLD, NEW])).drop("y"))
     plain = model()
     plain.config = replace(plain.config, model=replace(plain.config.model, hidden_history=0.0))  # type: ignore[type-var, union-attr]
     rule = (
-        "LogSparse must be trained on hidden histories to forecast a series without one. Got series 'new' among the "
-        "future values only, and a model without static columns and covariates. Hint: fit it with static=[...] or "
+        "LogSparse must be trained on hidden histories to forecast a series without one. Got series 'new' without "
+        "a history, and a model without static columns and covariates. Hint: fit it with static=[...] or "
         "model.hidden_history=0.1; or pass the history of that series."
     )
     with pytest.raises(ls.DataError, match=re.escape(rule)):
         plain.fit(past(OLD)).predict(future=ROW)
-    with pytest.raises(ls.DataError, match=re.escape("Got series 'new' among the future values only. Hint: fit it")):
+    with pytest.raises(ls.DataError, match=re.escape("Got series 'new' without a history. Hint: fit it")):
         plain.fit(past(OLD), static=["kind"]).predict(future=ROW)
 
 

@@ -154,8 +154,8 @@ def test_numbers_where_words_were_fitted_are_refused(trained: ls.LogSparse) -> N
 def test_a_network_that_never_saw_a_hidden_history_refuses_a_new_item_by_name() -> None:
     made = ls.DeepAR(horizon=HORIZON, context=14, steps=1, verbose=False).fit(PAST, **NAMES, covariates=["promo"])
     message = (
-        "DeepAR must be trained on hidden histories to forecast a series without one. Got series 'new' among the "
-        "future values only. Hint: fit it with static=[...] or model.hidden_history=0.1; or pass the history of that "
+        "DeepAR must be trained on hidden histories to forecast a series without one. Got series 'new' without "
+        "a history. Hint: fit it with static=[...] or model.hidden_history=0.1; or pass the history of that "
         "series."
     )
     with pytest.raises(ls.DataError, match=f"^{re.escape(message)}$"):
@@ -166,7 +166,7 @@ def test_a_model_of_the_first_version_has_no_covariates_of_the_past_and_refuses_
     model = ls.load(Path(__file__).parent / "fixtures" / "logsparse_format_1", verbose=False)
     assert isinstance(model, ls.LogSparse)
     assert model.panel_.past == model.features_.past == ()
-    with pytest.raises(ls.DataError, match=r"must be trained on hidden histories .* Got series 'new' among"):
+    with pytest.raises(ls.DataError, match=r"must be trained on hidden histories .* Got series 'new' without"):
         model.predict(future=pl.DataFrame({"unique_id": ["new"]}))
 
 

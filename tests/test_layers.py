@@ -32,8 +32,8 @@ ORDER = [
     "evaluation.compare", "evaluation.importance", "evaluation.what_if",
     "ensemble", "cluster.ledger", "cluster.workers", "cluster.jobs",
     "reporting.numbers", "reporting.charts", "reporting.sections", "reporting.report",
-    "serving.schema", "serving.tables", "serving.answers", "serving.batching", "serving.guard", "serving.app",
-    "serving.server",
+    "serving.schema", "serving.tables", "serving.kserve", "serving.answers", "serving.batching", "serving.guard",
+    "serving.app", "serving.server",
     "commands.options", "commands.attend", "commands.backtest", "commands.check", "commands.explain",
     "commands.pattern", "commands.predict", "commands.report", "commands.score", "commands.serve", "commands.shard",
     "commands.fit",
@@ -49,8 +49,8 @@ MAY_SEE_FRAMES = {
     "data.health", "forecast", "attention.maps", "cluster.shards", "cluster.workers", "evaluation.results",
     "evaluation.actuals",
     "evaluation.backtest", "evaluation.metrics", "evaluation.compare", "evaluation.importance", "evaluation.what_if",
-    "reporting.numbers", "reporting.sections", "reporting.report", "serving.tables", "serving.answers",
-    "commands.options",
+    "reporting.numbers", "reporting.sections", "reporting.report", "serving.tables", "serving.kserve",
+    "serving.answers", "commands.options",
     "paper.sources", "paper.prepare", "paper.experiment",
 }  # fmt: skip
 MAY_SEE_TORCH = {"data.windows", "cluster.share", "folder", "plan", "forecaster", "cluster.workers"}

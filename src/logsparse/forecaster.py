@@ -35,7 +35,18 @@ from logsparse.model.decode import Sampled, Sampling, sample
 from logsparse.model.network import Network
 from logsparse.model.transformer import Transformer
 from logsparse.params import Diagnostics
-from logsparse.plan import Configured, Learned, Plan, admit, check_horizon, encode, measured, refit_settings, widened
+from logsparse.plan import (
+    Configured,
+    Learned,
+    Plan,
+    admit,
+    check_horizon,
+    encode,
+    measured,
+    refit_settings,
+    together,
+    widened,
+)
 from logsparse.process import Progress
 from logsparse.settings import apply, check_setting
 from logsparse.train.batches import TrainingSet, learned_from, looks_back, windows_of
@@ -409,16 +420,7 @@ class LogSparse(Configured):
 
     def summaries(self, histories: Sequence[Panel], levels: tuple[float, ...]) -> Iterator[Forecast]:
         """Forecast all histories, which have one time zone, together in few large batches."""
-        first = histories[0]
-        if all(panel.values is first.values for panel in histories):
-            every = replace(first, lengths=np.max([panel.lengths for panel in histories], axis=0))
-            series_W = np.tile(np.arange(len(first)), len(histories))
-        else:
-            # Encoded before they are joined: then all have the categories of the training.
-            every = Panel.joined([encode(self.series_index_, panel) for panel in histories])
-            series_W = np.arange(len(every))
-        pairs = Pairs(series_W, np.concatenate([panel.lengths for panel in histories]))
-        found = self._sample(every, pairs, levels, keep_paths=False)
+        found = self._sample(*together(self.series_index_, histories), levels, keep_paths=False)
         ends = np.cumsum([len(panel) for panel in histories]).tolist()
         for panel, end in zip(histories, ends, strict=True):
             part = slice(end - len(panel), end)

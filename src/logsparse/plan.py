@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, Unpack
@@ -24,6 +24,7 @@ from logsparse.config import Config, Method, TrainConfig
 from logsparse.data.columns import Columns
 from logsparse.data.features import Features
 from logsparse.data.panel import Panel
+from logsparse.data.sampler import Pairs
 from logsparse.data.series_index import SeriesIndex
 from logsparse.defaults import a_config, check_agrees, check_reach, check_size, count_values, seen_values
 from logsparse.errors import ConfigError, DataError, NotFittedError, above_zero, truth, whole
@@ -273,6 +274,19 @@ def encode(known: SeriesIndex, panel: Panel) -> Panel:
     """Return the panel in the terms of training: series by number, static categories by code."""
     check_size(panel)
     return known.encode(panel)
+
+
+def together(known: SeriesIndex, histories: Sequence[Panel]) -> tuple[Panel, Pairs]:
+    """Return one panel with the series of all histories, and the window after the end of each of them."""
+    first = histories[0]
+    lengths_W = np.concatenate([panel.lengths for panel in histories])
+    if all(panel.values is first.values for panel in histories):
+        every = replace(first, lengths=np.max([panel.lengths for panel in histories], axis=0))
+        return every, Pairs(np.tile(np.arange(len(first)), len(histories)), lengths_W)
+    # Words become those of training, which all histories share.
+    worded = known.categories or known.words
+    every = Panel.joined([encode(known, panel) for panel in histories] if worded else histories)
+    return every, Pairs(np.arange(len(every)), lengths_W)
 
 
 class Learned(NamedTuple):

@@ -131,6 +131,21 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@contextmanager
+def torch_threads(most: int) -> Iterator[None]:
+    """Let torch use at most so many threads inside the block, and one at least; nothing happens if it is not loaded."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, min(before, most)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 # Parameters of mallopt in glibc; other C libraries lack the function or ignore it.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 # The highest values that glibc would set by itself: the largest block on the heap, and what it keeps at its top.

@@ -64,12 +64,15 @@ def ids_like(fitted: Collection[SeriesId], ids: tuple[SeriesId, ...]) -> tuple[S
 
     They are returned unchanged if they have one type already, or if none of them would be a fitted one.
     """
-    kinds = {type(name) for name in fitted}, {type(name) for name in ids}
-    same: tuple[SeriesId, ...] = ids
-    if kinds == ({int}, {str}) and all(_WHOLE.fullmatch(str(name)) for name in ids):
-        same = tuple(int(name) for name in ids)
-    elif kinds == ({str}, {int}):
+    kinds = {type(name) for name in ids}
+    # A server asks this for every request: one look at the fitted ids is enough where they have the same type.
+    if kinds == {str} and all(isinstance(name, int) for name in fitted):
+        whole = all(_WHOLE.fullmatch(str(name)) for name in ids)
+        same: tuple[SeriesId, ...] = tuple(int(name) for name in ids) if whole else ids
+    elif kinds == {int} and all(isinstance(name, str) for name in fitted):
         same = tuple(str(name) for name in ids)
+    else:
+        return ids
     return same if not set(same).isdisjoint(fitted) else ids
 
 
@@ -112,7 +115,7 @@ def refuse_new(new: NewSeries, rule: str, way_out: str, *, described: bool = Tru
     reason = "" if described else ", and a model without static columns and covariates"
     raise DataError(
         rule,
-        got=f"series {new.ids[0]!r}{others} among the future values only{reason}",
+        got=f"series {new.ids[0]!r}{others} without a history{reason}",
         hint=f"{way_out}; or pass the history of that series.",
     )
 

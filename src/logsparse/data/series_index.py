@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -59,7 +60,11 @@ class SeriesIndex:
         sizes = (mean_sizes(panel, learned_S), static, mean_moments(panel, learned_S))
         return cls(panel.ids, first_A, panel.ends(), *sizes, _codes(panel), panel.words)
 
-    @property
+    @cached_property
+    def _number_of(self) -> dict[SeriesId, int]:
+        return dict(zip(self.ids, range(len(self.ids)), strict=True))
+
+    @cached_property
     def unit(self) -> float:
         """Median size of the series that are not all zeros; 1 if there are none."""
         live_A = self.size_A[self.size_A > 0]
@@ -70,8 +75,7 @@ class SeriesIndex:
 
         The values of the panel are not used: a forecast does not depend on how much of the past the panel holds.
         """
-        where = dict(zip(self.ids, range(len(self.ids)), strict=True))
-        number_S = np.array([where.get(name, -1) for name in panel.ids], np.int64)
+        number_S = np.array([self._number_of.get(name, -1) for name in panel.ids], np.int64)
         first_S = np.where(number_S < 0, panel.starts, self.first_A[number_S])
         size_S = np.where(number_S < 0, 0, self.size_A[number_S])
         units_S = np.where(size_S > 0, size_S, self.unit)

@@ -1,32 +1,25 @@
-"""KServe request -> panel; model and panel -> answers as JSON: forecast, check, backtest, ...; model -> an example."""
+"""Model and panel -> answers as JSON: check, backtest, attention, description of a model; model -> an example."""
 
 from __future__ import annotations
 
 import json
-import time
-import uuid
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
-from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from logsparse.data.calendar import Freq
 from logsparse.data.columns import CUTOFF, NAIVE, result_names
 from logsparse.data.findings import Rules
 from logsparse.data.panel import Panel
 from logsparse.data.times import stamps
-from logsparse.errors import ConfigError, DataError, shown, suggest
+from logsparse.errors import ConfigError, suggest
 from logsparse.evaluation.backtest import past_forecasts
 from logsparse.evaluation.check import examined, readable, rows_of
 from logsparse.evaluation.metrics import score
-from logsparse.forecast import Forecast, Forecaster
-from logsparse.serving.schema import STEPS, AttentionQuery, BacktestQuery, CheckQuery, ForecastRequest, SeriesInput
+from logsparse.forecast import Forecaster
+from logsparse.serving.schema import AttentionQuery, BacktestQuery, CheckQuery
 from logsparse.serving.tables import Limits, TooLargeError, as_json, check_series, names_of, past_of, texts
 
 # Ids that the description of a model lists.
@@ -44,185 +37,6 @@ _SCORES = {
 _FARTHEST = 2**62
 # Rows of an example, about.
 _EXAMPLE_ROWS = 100_000
-
-
-def from_request(model: Forecaster, request: ForecastRequest, limits: Limits) -> Panel:
-    """Return the histories of a KServe request as a panel, read by the rules of the model's own data."""
-    if len(request.inputs) > limits.series:
-        raise TooLargeError(
-            f"A request may have at most {limits.series:,} series.",
-            got=f"{len(request.inputs):,}",
-            hint="send them in several requests; --max-series of the server sets the limit.",
-        )
-    spec = names_of(model, {})
-    twice = [name for name, count in Counter(entry.name for entry in request.inputs).items() if count > 1]
-    if twice:
-        raise DataError(
-            "Every input must have a name of its own.", got=f"{twice[0]!r} twice", hint="rename one of them."
-        )
-    freq = model.panel_.freq
-    for number, entry in enumerate(request.inputs):
-        _check_input(entry, number, freq)
-    covariates = {name: [_covariate(name, e, n) for n, e in enumerate(request.inputs)] for name in spec.timed}
-    lengths = [len(entry.series) for entry in request.inputs]
-    for columns in covariates.values():
-        lengths = [max(length, len(column)) for length, column in zip(lengths, columns, strict=True)]
-    if sum(lengths) * (3 + len(covariates)) > limits.cells:
-        raise TooLargeError(
-            f"A request may have at most {limits.cells:,} values, times and ids.",
-            got=f"{sum(lengths):,} times",
-            hint="send fewer series or a shorter past; --max-body of the server sets the limit.",
-        )
-    rows = np.repeat(np.arange(len(lengths)), lengths)
-    known = {str(name): name for name in model.panel_.ids}
-    ids = [known.get(entry.name, entry.name) for entry in request.inputs]
-    if not all(isinstance(name, int) for name in ids):
-        ids = [entry.name for entry in request.inputs]
-    static = {name: [(entry.static or {}).get(name) for entry in request.inputs] for name in spec.static}
-    table = pl.DataFrame(
-        {
-            spec.id_col: pl.Series(ids).gather(rows),
-            spec.time_col: _times(request.inputs, lengths, freq),
-            spec.target_col: _flat([entry.series for entry in request.inputs], lengths),
-            **{name: _flat(columns, lengths) for name, columns in covariates.items()},
-            **{name: pl.Series(categories, dtype=pl.String).gather(rows) for name, categories in static.items()},
-        }
-    )
-    return model._read(table, freq=str(freq))  # noqa: SLF001
-
-
-def _flat(columns: Sequence[Sequence[float | str | None]], lengths: Sequence[int]) -> pl.Series:
-    """Return the columns one after the other, each filled up to its length; numbers beside text become text."""
-    filled = [
-        *chain.from_iterable(
-            chain(column, repeat(None, length - len(column))) for column, length in zip(columns, lengths, strict=True)
-        )
-    ]
-    text = any(isinstance(value, str) for value in filled)
-    return pl.Series([None if v is None else str(v) for v in filled]) if text else pl.Series(filled, dtype=pl.Float64)
-
-
-def _check_input(entry: SeriesInput, number: int, freq: Freq) -> None:
-    where = f"inputs[{number}]"
-    if entry.type != "univariate_time_series":
-        raise DataError(
-            "Every input must be one univariate series.",
-            got=f"{entry.type} in {where}",
-            hint="send one input per series.",
-        )
-    asked = Freq.parse(STEPS.get(entry.frequency, entry.frequency))
-    # KServe has one word for the first and for the last day of a month.
-    same = replace(asked, month_end=freq.month_end) if entry.frequency in STEPS else asked
-    if (
-        same != freq
-        and not (freq.kind == "index" and entry.start_timestamp is None)
-        and not (freq.kind == "business" and str(asked) == "d")
-    ):
-        raise DataError(
-            "New data must have the step that was fitted.",
-            got=f"frequency {entry.frequency!r} in {where}, after {freq}",
-            hint=f"resample it to {freq}, or fit another model.",
-        )
-
-
-def _covariate(name: str, entry: SeriesInput, number: int) -> Sequence[float | str | None]:
-    values = (entry.covariates or {}).get(name)
-    if values is None:
-        raise DataError(
-            f"Every input must have the covariate {name!r} of the model.",
-            got=f"none in inputs[{number}]",
-            hint="add covariates with the values of the history and of the horizon.",
-        )
-    return values
-
-
-def _times(inputs: Sequence[SeriesInput], lengths: Sequence[int], freq: Freq) -> pl.Series:
-    """Return the times of the values of all inputs."""
-    starts = [_start(entry, number, freq) for number, entry in enumerate(inputs)]
-    if len({zoned for _, zoned in starts}) > 1:
-        raise DataError(
-            "All start_timestamps of a request must have a time zone, or none.",
-            got="both",
-            hint="write all of them like 2024-01-01T00:00:00 or like 2024-01-01T00:00:00Z.",
-        )
-    steps = np.concatenate([np.arange(length) for length in lengths])
-    times = freq.add(np.repeat(np.array([start for start, _ in starts], np.int64), lengths), steps)
-    if freq.kind == "index":
-        return pl.Series(times)
-    column = pl.Series(times.astype("datetime64[us]"))
-    return column.dt.replace_time_zone("UTC") if starts[0][1] else column
-
-
-def _start(entry: SeriesInput, number: int, freq: Freq) -> tuple[int, bool]:
-    """Return the time of the first value on the clock of the model, and whether it has a zone."""
-    start = entry.start_timestamp
-    if freq.kind == "index":
-        try:
-            first = int(start or 0)
-        except ValueError:
-            raise _no_start(entry, number, "a whole number, as the times of the model are") from None
-        if abs(first) >= _FARTHEST:
-            raise _no_start(entry, number, "a whole number of at most 62 bits")
-        return first, False
-    try:
-        begin = datetime.fromisoformat(start if isinstance(start, str) else "")
-        # Days have the clock of their place.
-        zoned = begin.tzinfo is not None and not freq.counts_days
-        plain = begin.astimezone(UTC) if zoned else begin
-    except ValueError:
-        raise _no_start(entry, number, "a time in ISO 8601") from None
-    except OverflowError:
-        raise _no_start(entry, number, "a time in the years 1 to 9999") from None
-    return int(np.datetime64(plain.replace(tzinfo=None), "us").astype(np.int64)), zoned
-
-
-def _no_start(entry: SeriesInput, number: int, what: str) -> DataError:
-    return DataError(
-        f"start_timestamp must be {what}.",
-        got=f"{shown(entry.start_timestamp)} in inputs[{number}]",
-        hint="write the time of the first value, such as 2024-01-01T00:00:00.",
-    )
-
-
-def kserve_answer(name: str, forecast: Forecast, order: Sequence[str], steps: str) -> dict[str, Any]:
-    """Return the answer to a KServe request, in the order of its inputs; `ForecastAnswer` describes it."""
-    panel, horizon = forecast.panel, forecast.mean.shape[1]
-    place = {str(series): row for row, series in enumerate(panel.ids)}
-    content = []
-    for series in order:
-        row = place[series]
-        times = texts(
-            panel, panel.freq.add(np.full(horizon, panel.starts[row]), panel.lengths[row] + np.arange(horizon))
-        )
-        content.append(
-            {
-                "type": "univariate_time_series",
-                "name": series,
-                "mean_forecast": forecast.mean[row].tolist(),
-                "frequency": steps,
-                "start_timestamp": times[0],
-                "timestamps": times,
-                "quantiles": {
-                    f"{level:g}": forecast.quantiles[row, i].tolist() for i, level in enumerate(forecast.levels)
-                },
-            }
-        )
-    output = {
-        "type": "time_series_forecast",
-        "id": uuid.uuid4().hex,
-        "status": "completed",
-        "content": content,
-        "error": None,
-    }
-    return {
-        "id": uuid.uuid4().hex,
-        "created_at": int(time.time()),
-        "status": "completed",
-        "error": None,
-        "model": name,
-        "outputs": [output],
-        "usage": None,
-    }
 
 
 def chosen(panel: Panel, series: str | None) -> Panel:
@@ -364,7 +178,7 @@ def attention_answer(name: str, model: Any, panel: Panel, query: AttentionQuery)
 def card(name: str, model: Forecaster) -> dict[str, Any]:
     """Return what is known of a model, as `ModelCard` describes it."""
     panel, course, held = model.panel_, getattr(model, "history_", None), getattr(model, "calibration_", None)
-    network = getattr(model, "network_", None)
+    network, spec = getattr(model, "network_", None), names_of(model, {})
     config = getattr(model, "config_", None)
     settings = json.loads(json.dumps(model.settings() if config is None else config.to_dict(), default=str))
     ends = np.array([max(model.learned_until().values())])
@@ -380,6 +194,7 @@ def card(name: str, model: Forecaster) -> dict[str, Any]:
         "covariates": list(panel.ahead),
         "past_covariates": list(panel.past),
         "static": list(panel.static),
+        "columns": [spec.id_col, spec.time_col, spec.target_col, *spec.timed, *spec.static],
         "context": None if config is None else config.context,
         "attention": has_attention(model),
         "parameters": None if network is None else sum(weight.numel() for weight in network.parameters()),

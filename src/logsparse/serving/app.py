@@ -30,12 +30,11 @@ from logsparse.serving.answers import (
     check_answer,
     chosen,
     example,
-    from_request,
     has_attention,
-    kserve_answer,
 )
 from logsparse.serving.batching import Engine, warm_up
 from logsparse.serving.guard import RETRY_SECONDS, Guard, error_body, status_of
+from logsparse.serving.kserve import from_request, kserve_answer
 from logsparse.serving.schema import (
     REFUSALS,
     REQUEST_BODY,
@@ -177,11 +176,13 @@ def create_app(models: Mapping[str, Forecaster], settings: Settings | None = Non
     for model in models.values():
         if not hasattr(model, "panel_"):
             raise NotFittedError(model)
+    quiet = {name: altered(model, verbose=False) for name, model in models.items()}
+    for model in quiet.values():
         warm_up(model)
     asked = settings or Settings()
     engine = Engine(queue=asked.queue, batch=asked.batch)
     limits = Limits(asked.max_series, int(_CELLS_PER_BYTE * asked.max_body))
-    served = _Served({name: altered(model, verbose=False) for name, model in models.items()}, engine, limits)
+    served = _Served(quiet, engine, limits)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -230,11 +231,11 @@ def _add_forecasts(app: FastAPI, served: _Served) -> None:
             panel = from_request(model, asked, served.limits)
             return name, model, asked, past_of(model, panel, steps), levels, steps
 
-        name, model, asked, panel, levels, steps = await engine.work(read, reads=True)
+        name, model, asked, panel, levels, steps = await engine.work(read, size=len(body))
         forecast = await engine.forecast(model, panel, levels)
         order, words = [entry.name for entry in asked.inputs], asked.inputs[0].frequency
         answer = partial(kserve_answer, name, forecast.first(steps), order, words)
-        return _answer(await engine.work(lambda: _json(answer())))
+        return _answer(await engine.work(lambda: _json(answer()), size=len(body)))
 
     @app.post("/v1/forecast", responses=TABLES_OUT, openapi_extra=TABLE_BODY)
     async def forecast(request: Request, query: Annotated[ForecastQuery, Query()]) -> Response:
@@ -246,10 +247,10 @@ def _add_forecasts(app: FastAPI, served: _Served) -> None:
             levels = model.check_quantiles(levels_of(query.quantiles))
             steps = steps_asked(query.horizon, model.horizon)
             kind, panel = served.panel(request, body, query, model)
-            past, _ = model.screened(chosen(panel, query.series), query.on_bad)
-            return model, query.format or kind, past_of(model, past, steps), levels, steps
+            past = past_of(model, chosen(panel, query.series), steps, query.on_bad)
+            return model, query.format or kind, past, levels, steps
 
-        model, kind, panel, levels, steps = await engine.work(read, reads=True)
+        model, kind, panel, levels, steps = await engine.work(read)
         found = await engine.forecast(model, panel, levels)
         return _answer(await engine.work(lambda: written(found.first(steps).table(), kind)), kind)
 
@@ -333,7 +334,7 @@ def _add_state(app: FastAPI, served: _Served, guard: Guard) -> None:
     @app.get("/readyz", response_model=Alive)
     async def readyz(response: Response) -> dict[str, Any]:
         """Return 200 if forecasts are answered, 503 while the server ends or its queue is full."""
-        if not engine.alive or engine.under_way >= engine.queue:
+        if not engine.alive or engine.full:
             response.status_code = 503
         return state()
 

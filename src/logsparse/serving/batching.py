@@ -1,6 +1,7 @@
 """Histories of many requests -> forecasts: those that wait at the same time are decoded together, by one thread.
 
-A request is read and written by a few other threads (`Engine.work`). Its history then waits in a queue (`forecast`).
+A request is read and written by a few other threads (`Engine.work`), or by that of the event loop if it is small. Its
+history then waits in a queue (`forecast`).
 The decoding thread takes the first history and all others for the same model and quantile levels, and forecasts them
 by one call of `Forecaster.summaries`; the result for a series does not depend on what else is in the batch. A request
 that is cancelled while it waits is dropped.
@@ -23,13 +24,18 @@ import numpy as np
 from logsparse.data.panel import Panel
 from logsparse.errors import LogsparseError
 from logsparse.forecast import Forecast, Forecaster
+from logsparse.process import torch_threads
 
 Result = TypeVar("Result")
 
 # Threads that read and write tables, test and explain.
 _READERS = 2
-# Longest wait for requests that are being read at the moment, in seconds.
+# A request of so many bytes is read and answered in a millisecond: handing it to another thread costs more.
+_SMALL = 2**16
+# Longest wait for requests that have arrived and may be about to join a batch, in seconds.
 LINGER = 0.003
+# A batch is decoded by one thread per so many series: threads that wait for each other take the time of others.
+_SERIES_PER_THREAD = 64
 # Series decoded together at most: a larger request is a batch of its own.
 MOST_SERIES = 4096
 # A warm-up forecasts so many of the model's series.
@@ -69,7 +75,7 @@ class Engine:
     Parameters
     ----------
     queue
-        Requests that may be under way at once; more are refused with BusyError.
+        Requests that may be under way at once.
     batch
         Whether requests are decoded together.
     """
@@ -77,10 +83,9 @@ class Engine:
     def __init__(self, *, queue: int, batch: bool = True) -> None:
         self.queue, self.batch = queue, batch
         self.under_way = 0
-        """Requests between admission and answer."""
+        """Requests whose body is complete, until their answer."""
         self.batches = self.batched = self.series = 0
         """Batches decoded, and requests and series in them."""
-        self._reading = 0
         self._jobs: deque[_Job] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -98,23 +103,16 @@ class Engine:
         """Whether requests can be answered."""
         return self._decoder.is_alive() and not self._closed
 
-    def admit(self) -> None:
-        """Count a request, or raise BusyError; `leave` must follow."""
-        if self.under_way >= self.queue:
-            raise BusyError(self.under_way)
-        self.under_way += 1
+    @property
+    def full(self) -> bool:
+        """Whether another request is too much."""
+        return self.under_way >= self.queue
 
-    def leave(self) -> None:
-        """Count a request as answered."""
-        self.under_way -= 1
-
-    async def work(self, function: Callable[[], Result], *, reads: bool = False) -> Result:
-        """Run a function in one of the reading threads; `reads`: a history to forecast follows."""
-        self._reading += reads
-        try:
-            return await asyncio.wrap_future(self._readers.submit(function))
-        finally:
-            self._reading -= reads
+    async def work(self, function: Callable[[], Result], *, size: int | None = None) -> Result:
+        """Run a function in one of the reading threads, or here if its `size`, in bytes of the request, is small."""
+        if size is not None and size <= _SMALL:
+            return function()
+        return await asyncio.wrap_future(self._readers.submit(function))
 
     async def forecast(self, model: Forecaster, panel: Panel, levels: tuple[float, ...]) -> Forecast:
         """Forecast a history, together with others that wait; dropped if it is cancelled while it waits."""
@@ -148,7 +146,7 @@ class Engine:
             if self._closed:
                 return []
             until = time.monotonic() + LINGER
-            while self.batch and self._reading and (left := until - time.monotonic()) > 0:
+            while self.batch and self.under_way > len(self._jobs) and (left := until - time.monotonic()) > 0:
                 self._changed.wait(left)
             return self._together() if self.batch else [self._jobs.popleft()]
 
@@ -167,7 +165,8 @@ class Engine:
         self.batched += len(jobs)
         self.series += sum(len(job.panel) for job in jobs)
         try:
-            found = list(jobs[0].model.summaries([job.panel for job in jobs], jobs[0].levels))
+            with torch_threads(sum(len(job.panel) for job in jobs) // _SERIES_PER_THREAD):
+                found = list(jobs[0].model.summaries([job.panel for job in jobs], jobs[0].levels))
         except Exception as error:  # noqa: BLE001 - whatever it is belongs to the request
             if len(jobs) == 1:
                 jobs[0].future.set_exception(error)

@@ -96,7 +96,7 @@ class Metrics:
         gauges = {"under_way": engine.under_way, "queue": engine.waiting}
         counters = {"batches": engine.batches, "batched_requests": engine.batched, "series": engine.series}
         texts = {
-            "under_way": "Requests between admission and answer.",
+            "under_way": "Requests that have arrived, until their answer.",
             "queue": "Histories that wait to be decoded.",
             "batches": "Batches decoded.",
             "batched_requests": "Requests decoded in them.",
@@ -190,10 +190,7 @@ class Guard:
         if scope["method"] != "POST":
             await self.app(scope, receive, send)
             return
-        try:
-            self.engine.admit()
-        except BusyError as busy:
-            raise _Refused(503, busy.rule, busy.got, busy.hint) from busy
+        self._refuse_if_full()
         body = bytearray()
         try:
             try:
@@ -207,10 +204,16 @@ class Guard:
                     "send a smaller one, or over a faster line.",
                 ) from None
             if whole:
+                # Only now: a slow sender takes no place in the queue.
+                self._refuse_if_full()
                 await self._run(scope, bytes(body), receive, send)
         finally:
             self.held -= len(body)
-            self.engine.leave()
+
+    def _refuse_if_full(self) -> None:
+        if self.engine.full:
+            busy = BusyError(self.engine.under_way)
+            raise _Refused(503, busy.rule, busy.got, busy.hint)
 
     def _may(self, headers: dict[bytes, bytes]) -> bool:
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")
@@ -254,6 +257,7 @@ class Guard:
             while (await receive())["type"] != "http.disconnect":
                 pass
 
+        self.engine.under_way += 1
         answer = asyncio.ensure_future(self.app(scope, replay, send))
         leaving = asyncio.ensure_future(gone())
         try:
@@ -268,6 +272,7 @@ class Guard:
                     "send fewer series, or raise --timeout of the server.",
                 )
         finally:
+            self.engine.under_way -= 1
             for task in (answer, leaving):
                 task.cancel()
                 with suppress(asyncio.CancelledError, Exception):
@@ -300,6 +305,9 @@ class Protocol(H11Protocol):
         """Start the clock again."""
         self._idle_since = self.loop.time()
         super().on_response_complete()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: the request is answered as any other."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock."""

@@ -63,7 +63,10 @@ class SeriesInput(BaseModel):
         "univariate_time_series", description="Only univariate series are forecast; send one input per series."
     )
     name: Name = Field(description="Id of the series; one that the model knows, or a new one.")
-    series: Values = Field(min_length=1, description="Values in order of time; null where nothing was observed.")
+    series: Values = Field(
+        description="Values in order of time; null where nothing was observed. None at all for a series without a "
+        "history, which a model that is trained for it forecasts from `start_timestamp` on."
+    )
     frequency: str = Field(
         max_length=40, description="hour, H, day, D, ... as in KServe, or a step such as 15min; that of the model."
     )
@@ -211,6 +214,7 @@ class ModelCard(BaseModel):
     covariates: list[str] = Field(description="Those that must be known for the horizon.")
     past_covariates: list[str]
     static: list[str]
+    columns: list[str] = Field(description="Columns of a long table: ids, times, values, covariates, static ones.")
     context: int | None
     attention: bool = Field(description="Whether `/v1/attention` shows what its forecasts look at.")
     parameters: int | None = Field(description="Number of weights of the network.")

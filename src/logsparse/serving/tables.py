@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from pydantic_core import from_json
 
 from logsparse.data.columns import ColumnSpec, from_objects, unique_names
 from logsparse.data.files import count_rows, encode, scan_bytes, schema_of
+from logsparse.data.health import OnBad
+from logsparse.data.later import NewSeries
 from logsparse.data.panel import Panel
 from logsparse.data.times import stamps
 from logsparse.errors import ConfigError, DataError, LogsparseError, shown
@@ -59,6 +61,8 @@ _DICTIONARY_BATCH = 2
 _BODY = "the body of the request"
 _BYTES_PER_CELL = 16
 _LONGEST_ID = 1000
+# Columns of a wide table beside those of its series; reading one takes a tenth of a millisecond.
+_OTHER_COLUMNS = 1000
 
 
 class MediaError(LogsparseError):
@@ -99,7 +103,7 @@ def read_table(body: bytes, kind: str, ids: str, limits: Limits) -> pl.LazyFrame
         raise DataError(
             "The body of the request must be a table.",
             got="an empty body",
-            hint="send the file with --data-binary @FILE.",
+            hint="choose a file with rows; curl sends one with --data-binary @FILE.",
         )
     if kind == "json":
         return _from_json(body, ids).lazy()
@@ -112,8 +116,14 @@ def read_table(body: bytes, kind: str, ids: str, limits: Limits) -> pl.LazyFrame
         raise DataError(
             f"The body must be a readable {kind} file.",
             got=error.got.removeprefix(f"{_BODY}: "),
-            hint="check the file and the Content-Type.",
+            hint="save a table of Excel as csv in UTF-8." if kind == "csv" else "check the file and the Content-Type.",
         ) from error
+    if width > limits.series + _OTHER_COLUMNS:
+        raise TooLargeError(
+            f"A table must have at most {limits.series + _OTHER_COLUMNS:,} columns.",
+            got=f"{width:,}",
+            hint="send fewer series; --max-series of the server sets the limit.",
+        )
     if height * width > limits.cells:
         raise TooLargeError(
             f"A table must have at most {limits.cells:,} cells.",
@@ -187,11 +197,39 @@ def check_series(panel: Panel, limits: Limits) -> Panel:
     return panel
 
 
-def past_of(model: Forecaster, panel: Panel, steps: int) -> Panel:
-    """Return the panel to forecast from; for a model with covariates, rows after the last value are its future."""
+def past_of(model: Forecaster, panel: Panel, steps: int, on_bad: OnBad = "warn") -> Panel:
+    """Return the panel to forecast from; for a model with covariates, rows after the last value are its future.
+
+    A series that the model does not know, without any value, is forecast from its first row on. Others with a bad
+    finding are left out or refused as `on_bad` says.
+    """
+    starting = np.isnan(panel.values[panel.indptr[:-1]])
+    blank_S = np.array([one and bool(np.isnan(panel[i]).all()) for i, one in enumerate(starting.tolist())])
+    if blank_S.any():
+        known = model.learned_until()
+        blank_S &= [name not in known for name in panel.ids]
+    if not blank_S.any():
+        return _past_of(model, panel, steps, on_bad)
+    new = panel.keep(blank_S)
+    model._check_new(NewSeries(new.ids, np.arange(len(new)), pl.DataFrame(), None))  # noqa: SLF001
+    new = replace(new, lengths=np.zeros(len(new), np.int64))
+    _check_ahead(new, steps)
+    parts = [] if blank_S.all() else [_past_of(model, panel.keep(~blank_S), steps, on_bad)]
+    return Panel.joined([*parts, new.reaching(model.horizon)])
+
+
+def _past_of(model: Forecaster, panel: Panel, steps: int, on_bad: OnBad) -> Panel:
+    if on_bad != "warn":
+        panel, _ = model.screened(panel, on_bad)
     if not panel.ahead:
         return model.history(panel)
     past = panel.to_last_value()
+    _check_ahead(past, steps)
+    return model.history(past, None, steps)
+
+
+def _check_ahead(past: Panel, steps: int) -> None:
+    """Raise for the first series without a covariate in one of the steps to forecast."""
     for name in past.ahead:
         flat = past.covariates[name]
         cells_SH = (past.indptr[:-1] + past.lengths)[:, None] + np.arange(steps)
@@ -204,7 +242,6 @@ def past_of(model: Forecaster, panel: Panel, steps: int) -> Panel:
                 got=f"series {past.ids[short]!r} with {int(known_SH[short].sum())} of them",
                 hint="add rows after the last value of each series, with the covariates and without a value.",
             )
-    return model.history(past, None, steps)
 
 
 def texts(panel: Panel, times: Any) -> list[str | int]:

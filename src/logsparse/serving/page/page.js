@@ -3,7 +3,8 @@
 const $ = (id) => document.getElementById(id);
 const COLOURS = { past: ["#475063", "#b9c1cf"], fan: ["31, 95, 191", "122, 170, 255"], second: ["#a8590b", "#f0a95b"], line: ["#dce0e7", "#353b46"],
   ink: ["#1c2430", "#e6e9ef"], card: ["#fff", "#1d2128"] };
-const LISTED = 500, FINDINGS = 50, ZOOMS = [0.5, 2, Infinity];
+const LISTED = 500, FINDINGS = 3, ZOOMS = [0.5, 2, Infinity];
+const UNITS = { s: "second", min: "minute", h: "hour", d: "day", B: "business day", w: "week", MS: "month", ME: "month", QS: "quarter", QE: "quarter", YS: "year", YE: "year" };
 const narrow = matchMedia("(max-width: 48rem)"), dark = matchMedia("(prefers-color-scheme: dark)"), touch = matchMedia("(pointer: coarse)");
 const page = { models: [], ids: [] }, views = {}, jobs = {};
 let timer = 0;
@@ -63,9 +64,12 @@ const begin = () => attempt("file-error", async () => {
   describe();
 });
 function describe() {
-  const { name, horizon, step, series, trained_until: until, warning } = card();
-  say("about", `${name} forecasts ${horizon} steps of ${step}. It was trained on ${count(series)} series until ${time(until)}.`);
+  const { name, horizon, step, series, trained_until: until, warning, columns } = card(), [, many, unit] = /^(\d*)(.*)$/.exec(step);
+  const steps = UNITS[unit] ? `${many ? `steps of ${many} ` : ""}${UNITS[unit]}${many || horizon > 1 ? "s" : ""}` : "steps";
+  say("about", `${name} forecasts the next ${horizon} ${steps}. It was trained on ${count(series)} series until ${time(until)}.`);
   say("short", warning ?? "");
+  const named = `${columns.slice(0, -1).join(", ")} and ${columns.at(-1)}${columns.length > 3 ? "" : "; or one column per series"}`;
+  say("expects", `A csv, parquet or feather file with one row per series and time, and the columns ${named}.`);
 }
 
 // A file, and what is recognised in it.
@@ -94,20 +98,23 @@ async function read() {
   if (cancel.aborted) return;
   say("busy", "");
   say("drop-title", found ? `${page.name}${page.example ? ": made-up values" : ""}` : "Drop a file with your series here");
-  $("found").hidden = $("work").hidden = !document.body.classList.toggle("read", Boolean(found));
+  $("found").hidden = !document.body.classList.toggle("read", Boolean(found));
+  $("work").hidden = !found?.fits;
   if (!found) return;
+  if (![...new FormData($("columns")).values()].some(Boolean)) $("options").open = false;
   Object.assign(page, { check: found, ids: found.data.ids });
   [$("search").value, $("step").value] = ["", 1];
-  for (const part of [recognised, list, commands]) part(found);
-  choose(0);
+  recognised(found);
+  if (found.fits) for (const part of [list, commands, choose]) part(0);
 }
 function recognised({ rows, summary, findings, fits }) {
   say("found-title", fits ? "Recognised" : "Recognised, but this model cannot forecast it");
   $("rows").replaceChildren(...rows.map(([label, text]) => element("div", {}, element("dt", {}, label), element("dd", {}, text))));
   say("summary", `Health: ${summary}.`);
-  const items = findings.slice(0, FINDINGS).map(({ severity, kind, series, text }) =>
+  const kinds = {}, few = findings.filter(({ kind }) => (kinds[kind] = (kinds[kind] ?? 0) + 1) <= FINDINGS);
+  const items = few.map(({ severity, kind, series, text }) =>
     element("li", {}, element("span", { className: severity }, `${severity}: ${kind}`), `${series == null ? "" : `${series}: `}${text}`));
-  if (findings.length > FINDINGS) items.push(element("li", {}, `and ${count(findings.length - FINDINGS)} more`));
+  for (const [kind, all] of Object.entries(kinds)) if (all > FINDINGS) items.push(element("li", {}, `and ${count(all - FINDINGS)} more: ${kind}`));
   $("findings").replaceChildren(...items);
   $("findings").hidden = !items.length;
 }
@@ -152,7 +159,8 @@ async function show() {
   if (!past) return;
   const { times, median, mean, wide } = past.steps;
   const band = wide ? `, 80 % between ${number(wide[0][0])} and ${number(wide[1][0])}` : "";
-  say("next", `Next step, ${time(times[0])}: median ${number(median[0])}${band}.`);
+  const little = past.times.length < card().context ? ` The history has ${past.times.length} steps; with fewer than ${card().context} the forecast is less accurate.` : "";
+  say("next", `Next step, ${time(times[0])}: median ${number(median[0])}${band}.${little}`);
   const columns = [median, ...(wide ?? []), mean], heads = ["time", "median", ...(wide ? ["10 %", "90 %"] : []), "mean"];
   table("values", heads, times.map((when, row) => [time(when), ...columns.map((column) => number(column[row]))]));
   $("step").max = times.length;
@@ -223,8 +231,7 @@ function draw(id, traces, points, usual, series, split) {
     xaxis: { ...axis, ...ranges(view).x, showgrid: false, anchor: split ? "y2" : "y" },
     yaxis: { ...axis, ...ranges(view).y, domain: [split ? 0.27 : 0, 1] } };
   if (split) layout.yaxis2 = { ...axis, domain: [0, 0.19], tickformat: ".0%", nticks: 3, rangemode: "tozero", fixedrange: true };
-  const buttons = { modeBarButtonsToRemove: ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "toImage"], displaylogo: false };
-  Plotly.react($(id), traces, layout, { responsive: true, displayModeBar: touch.matches ? false : "hover", ...buttons });
+  Plotly.react($(id), traces, layout, { responsive: true, displayModeBar: false });
 }
 
 // The last steps, as many as the view is wide, and room for all their values.
