@@ -16,7 +16,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # Each file may import only what stands above it. CONTRIBUTING.md shows the same picture.
 ORDER = [
     "errors", "process", "storage", "combine",
-    "attention.pattern", "attention.plain", "attention.native",
+    "attention.reach", "attention.pattern", "attention.plain", "attention.native",
     "model.inverse_cdf", "model.likelihood", "config", "settings", "presets",
     "data.calendar", "data.mapped", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns",
     "data.localtime", "data.features", "data.files", "data.grid", "data.frame", "data.later", "data.health",
@@ -25,7 +25,7 @@ ORDER = [
     "attention.draw", "attention.triton", "attention.attend", "attention.layer", "attention.triton_kernels",
     "model.block", "model.network", "model.decode", "model.recurrent", "model.statespace", "model.transformer",
     "attention.maps",
-    "train.distributed", "train.batches", "train.optim", "train.checkpoint", "train.loop",
+    "train.distributed", "cluster.share", "train.batches", "train.optim", "train.checkpoint", "train.loop",
     "folder", "params", "forecast", "plan", "forecaster",
     "baselines.recurrent", "baselines.estimate", "baselines.naive", "baselines.classical", "baselines.trmf", "registry",
     "evaluation.results", "evaluation.actuals", "evaluation.metrics", "evaluation.backtest", "evaluation.check",
@@ -53,7 +53,7 @@ MAY_SEE_FRAMES = {
     "commands.options",
     "paper.sources", "paper.prepare", "paper.experiment",
 }  # fmt: skip
-MAY_SEE_TORCH = {"data.windows", "folder", "plan", "forecaster", "cluster.workers"}
+MAY_SEE_TORCH = {"data.windows", "cluster.share", "folder", "plan", "forecaster", "cluster.workers"}
 
 
 def module(path: Path) -> str:

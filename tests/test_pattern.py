@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from logsparse.attention import pattern as module
 from logsparse.attention.attend import attend
-from logsparse.attention.pattern import PATTERNS, Pattern, from_distances, full, local, logsparse, restart
+from logsparse.attention.pattern import PATTERNS, Pattern, from_distances, full, local, logsparse, restart, seasonal
 from logsparse.errors import ConfigError
 
 PAPER_KEPT = {*range(7), 7, 8, 10, 14, 22, 38, 70}
@@ -32,6 +32,7 @@ patterns = st.one_of(
     st.builds(logsparse, bases, dense_rows=dense),
     st.builds(local, widths, bases, dense_rows=dense),
     st.builds(restart, st.integers(1, 50), st.none() | widths, bases, dense_rows=dense),
+    st.builds(seasonal, st.integers(2, 50), bases, dense_rows=dense),
     st.builds(from_distances, st.sets(st.integers(0, 150), max_size=8), dense_rows=dense),
 )
 
@@ -71,6 +72,12 @@ def test_restart_is_local_kept_to_sub_and_repeated_at_every_multiple_of_sub(
 def test_restart_without_a_width_takes_the_paper_s_logarithm(sub: int) -> None:
     assert restart(sub) == restart(sub, math.ceil(math.log2(sub)))
     assert restart(1) == restart(1, 1)
+
+
+def test_the_seasonal_pattern_adds_every_season_and_its_neighbours_to_the_powers() -> None:
+    seasons = {24 * m + beside for m in range(1, 9) for beside in (-1, 0, 1)}
+    assert set(seasonal(24).distances(192)) == {*logsparse().distances(192), *seasons} - {192, 193}
+    assert (seasonal(24).layers_to_reach(192), logsparse().layers_to_reach(192)) == (4, 7)
 
 
 @given(length=lengths)
@@ -154,6 +161,7 @@ def test_different_settings_are_different_patterns() -> None:
         logsparse(3),
         local(2),
         restart(96),
+        seasonal(24),
         from_distances([1]),
     ]
     assert len(set(kinds)) == len(kinds)
@@ -240,7 +248,9 @@ def test_anything_but_a_pattern_is_refused(act: Callable[[], object], message: s
 
 
 @pytest.mark.parametrize(
-    "pattern", [full(), logsparse(), local(5), restart(8), logsparse(dense_rows=7), from_distances([3, 40])], ids=str
+    "pattern",
+    [full(), logsparse(), local(5), restart(8), seasonal(6), logsparse(dense_rows=7), from_distances([3, 40])],
+    ids=str,
 )
 @pytest.mark.parametrize("length", [1, 2, 37, 130])
 def test_the_function_for_flex_attention_is_the_mask(pattern: Pattern, length: int) -> None:

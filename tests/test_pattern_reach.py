@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logsparse.attention.pattern import Bools, Pattern, from_distances, full, local, logsparse, restart
+from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart, seasonal
+from logsparse.attention.reach import Bools
 
 short = st.integers(1, 40)
 patterns = st.one_of(
     st.builds(full, dense_rows=short),
     st.builds(local, st.integers(1, 8), st.integers(2, 4), dense_rows=st.integers(0, 20)),
     st.builds(restart, st.integers(1, 20), st.none() | st.integers(1, 8), dense_rows=st.integers(0, 20)),
+    st.builds(seasonal, st.integers(2, 20), dense_rows=st.integers(0, 20)),
     st.builds(from_distances, st.sets(st.integers(1, 30), max_size=5), dense_rows=st.integers(0, 20)),
 )
 

@@ -93,11 +93,12 @@ def test_weights_are_the_scales_of_the_windows_however_they_are_cut(
         sampler = weighted(candidates, kind)
         scaling = sampler.scaling
         assert scaling is not None
-        pieces = list(sampler._stream(scaling))
+        pieces = [weight_N for _, weight_N in sampler._stream(scaling)]
+        block_K = sampler._weighed.block_K
     np.testing.assert_allclose(np.concatenate(pieces), expected, rtol=1e-12)
     begins = np.arange(0, len(expected), block)
     sums = np.cumsum(np.add.reduceat(expected, begins))
-    np.testing.assert_allclose(sampler._block_K, sums, rtol=1e-9)
+    np.testing.assert_allclose(block_K, sums, rtol=1e-9)
     scattered = np.random.default_rng(1).permutation(len(expected))
     np.testing.assert_allclose(sampler._weights(scattered, scaling), expected[scattered], rtol=1e-12)
 
@@ -141,7 +142,7 @@ def test_the_first_of_a_large_batch_are_the_small_batch(make: Callable[[Candidat
 def test_ranks_draw_disjoint_parts_of_the_batch_of_one_process() -> None:
     sampler = weighted(Candidates.of(random_panel([300, 90], 5), 8, 3))
     alone = sampler.draw(10, np.random.default_rng(4))
-    parts = [sampler.draw(10, np.random.default_rng(4)).share(rank, 3) for rank in range(3)]
+    parts = [alone.at(alone.share(rank, 3)) for rank in range(3)]
     np.testing.assert_array_equal(np.concatenate([part.start_B for part in parts]), alone.start_B)
     np.testing.assert_array_equal(np.concatenate([part.series_B for part in parts]), alone.series_B)
 

@@ -129,6 +129,6 @@ def test_every_order_of_an_epoch_is_equally_likely(part: int, monkeypatch: pytes
 @given(size=st.integers(0, 30), ranks=st.integers(1, 8))
 def test_the_shares_of_all_ranks_are_one_batch(size: int, ranks: int) -> None:
     batch = Pairs(np.arange(size), np.arange(size) + 100)
-    shares = [batch.share(rank, ranks) for rank in range(ranks)]
+    shares = [batch.at(batch.share(rank, ranks)) for rank in range(ranks)]
     assert [pair for share in shares for pair in listed(share)] == listed(batch)
     assert max(map(len, shares)) - min(map(len, shares)) <= 1

@@ -253,12 +253,17 @@ def _moving(panel: Panel) -> Iterator[NDArray[np.float64]]:
 
 def seen_values(panel: Panel) -> Iterator[Floats]:
     """Yield the observed values of all series that are held here, some series at a time."""
+    return _together([panel[i] for i in panel.held])
+
+
+def _together(series: Sequence[Floats]) -> Iterator[Floats]:
+    """Yield the observed values of some series at a time, of a bounded number of values."""
     group: list[Floats] = []
-    for series in panel.held:
-        group.append(panel[series])
-        if series == panel.held[-1] or sum(map(len, group)) >= _AT_ONCE:
-            values: Floats = np.concatenate(group)
-            yield values[~np.isnan(values)]
+    for number, values in enumerate(series, start=1):
+        group.append(values)
+        if number == len(series) or sum(map(len, group)) >= _AT_ONCE:
+            joined: Floats = np.concatenate(group)
+            yield joined[~np.isnan(joined)]
             group = []
 
 
@@ -289,7 +294,7 @@ class _Outline:
         """Outline the observed values of the series that are not all zero; of all series if every one is."""
         own = [panel[i] for i in panel.held]
         for chosen in ([values for values in own if np.nanmax(np.abs(values), initial=0) > 0], own):
-            found = _joined(panel.everywhere(_joined([_outline(values[~np.isnan(values)]) for values in chosen])))
+            found = _joined(panel.everywhere(_joined([_outline(values) for values in _together(chosen)])))
             if found.count:
                 break
         return found

@@ -16,18 +16,19 @@ from numpy.typing import NDArray
 
 from logsparse.attention.maps import Attention, attention_of
 from logsparse.calibration import Calibration
+from logsparse.cluster.share import remembered, training_data
 from logsparse.config import Config, TrainConfig
 from logsparse.data.calendar import Freq
 from logsparse.data.columns import Columns
 from logsparse.data.features import Features
-from logsparse.data.frame import Data, read_panel, refuse_empty
+from logsparse.data.frame import Data, refuse_empty
 from logsparse.data.later import NewSeries, read_like, refuse_new
 from logsparse.data.panel import Panel, SeriesId
 from logsparse.data.sampler import Pairs
 from logsparse.data.series_index import SeriesIndex
 from logsparse.data.times import When, clock_time
 from logsparse.data.windows import Windows
-from logsparse.defaults import count_values, for_amount, recommend, warn_of_depth, warn_of_few, warn_of_precision
+from logsparse.defaults import for_amount, recommend, warn_of_depth, warn_of_few, warn_of_precision
 from logsparse.errors import ConfigError, a_path
 from logsparse.forecast import Forecast
 from logsparse.model.decode import Sampled, Sampling, sample
@@ -137,7 +138,8 @@ class LogSparse(Configured):
         Parameters
         ----------
         data
-            Frame, path or Panel as for every forecaster, or what `plan` returned.
+            Frame, path or Panel as for every forecaster, or what `plan` returned. Processes that torchrun starts share
+            the series of a folder of parts: each holds the values of its own parts only.
         until
             Time of the last step to use; each series' end if left out.
         folder
@@ -162,11 +164,10 @@ class LogSparse(Configured):
         if isinstance(data, Plan):
             self.check()
             data.check(self.clone(), {**columns, "until": until, "validation": validation})
-            plan = data
-        else:
-            plan = self.plan(data, until=until, validation=validation, **columns)
+        plan = data if isinstance(data, Plan) else self.plan(data, until=until, validation=validation, **columns)
         self._fit(plan.panel, plan, run)
-        self.panel_, self.columns_ = plan.panel, plan.columns
+        self.columns_, device = plan.columns, device_named(self.device)
+        self.panel_ = remembered(plan.panel, self._remembered(), device)
         return self
 
     def plan(
@@ -182,11 +183,12 @@ class LogSparse(Configured):
             `config`, `features`, `parameters` and `steps` of the training, and its prepared data.
         """
         self.check()
-        panel, given = read_panel(data, until, columns)
-        other = None if validation is None else read_like(panel, validation, **given)
-        config = self._configured(self.config or self._default_config(panel))
-        build = partial(self._network, freq=panel.freq)
-        return Plan.of(panel, other, given, config, build, made_by=self.clone(), seed=self.seed)
+        with training_data(data, device_named(self.device)) as read:
+            panel, given = read(until, columns)
+            other = None if validation is None else read_like(panel, validation, **given)
+            config = self._configured(self.config or self._default_config(panel))
+            build = partial(self._network, freq=panel.freq)
+            return Plan.of(panel, other, given, config, build, made_by=self.clone(), seed=self.seed)
 
     def fine_tune(
         self,
@@ -237,9 +239,8 @@ class LogSparse(Configured):
         encoded = encode(known, panel)
         network = self._network(self.config_, len(self.features_), known, panel.freq)
         network.copy_weights(self.network_)
-        usual = self.config_.train
         # The last part stays held back: there is one network to continue with, not two.
-        kept = {"lr": _GENTLER * usual.lr, "seeds": 1, "minutes": None, "refit": False}
+        kept = {"lr": _GENTLER * self.config_.train.lr, "seeds": 1, "minutes": None, "refit": False}
         gentle = apply(self.config_, {**kept, **given})
         admit(network, panel)
         # Steps that an earlier training lacked are still to be taken: a few more do not make up for them.
@@ -252,10 +253,9 @@ class LogSparse(Configured):
     def _fit(self, panel: Panel, plan: Plan | None = None, folder: Path | None = None) -> None:
         plan = self.plan(panel) if plan is None else plan
         config, known, features = plan.config, plan.known, plan.data.features
-        chosen = self.config is not None or _REACH & self._changes().keys()
-        if chosen and isinstance(plan.network, Transformer):
+        if (self.config or _REACH & self._changes().keys()) and isinstance(plan.network, Transformer):
             warn_of_depth(config)
-        warn_of_few(count_values(panel), plan.parameters)
+        warn_of_few(plan.values, plan.parameters)
 
         def fresh(seed: int) -> Network:
             network = self._network(config, len(features), known, panel.freq)

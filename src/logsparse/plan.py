@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, Unpack
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
@@ -24,7 +25,7 @@ from logsparse.data.columns import Columns
 from logsparse.data.features import Features
 from logsparse.data.panel import Panel
 from logsparse.data.series_index import SeriesIndex
-from logsparse.defaults import a_config, check_agrees, check_reach, check_size, seen_values
+from logsparse.defaults import a_config, check_agrees, check_reach, check_size, count_values, seen_values
 from logsparse.errors import ConfigError, DataError, NotFittedError, above_zero, truth, whole
 from logsparse.forecast import Forecaster
 from logsparse.model.decode import Sampled, Sampling, sample
@@ -183,6 +184,8 @@ class Plan:
     made_by: Parameters
     """An unfitted forecaster with the settings of the plan."""
     seed: int
+    values: int
+    """Number of observed values."""
 
     @classmethod
     def of(
@@ -213,7 +216,7 @@ class Plan:
         check_reach(config, panel)
         network = without_weights(build, config, len(data.features), known)
         admit(network, panel)
-        return cls(panel, columns, config, known, data, network, made_by, seed)
+        return cls(panel, columns, config, known, data, network, made_by, seed, count_values(panel))
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -344,11 +347,13 @@ def measured(first: Training, config: Config, seed: int) -> Calibration | None:
         return None
     paths = first.network.paths_needed(LEVELS, config.method)
     ask = Sampling(paths=paths, levels=LEVELS, method=config.method, seed=seed, keep_paths=False)
-    found = sample(first.network, windows, pairs, ask)
+    panel, here_W = windows.panel, pairs.held_by(windows.panel)
+    quantiles = sample(first.network, windows, pairs.at(here_W), ask).quantiles_WQH
+    parts = panel.everywhere((here_W, came(panel, pairs.at(here_W), config.horizon), quantiles))
+    order_W, truth_WH, quantiles_WQH = (np.concatenate(part) for part in zip(*parts, strict=True))
     # Series may begin and end at any time: counted from their end, cutoffs never seem further apart than they are.
-    before_W = windows.panel.lengths[pairs.series_B] - pairs.start_B
-    truth_WH, widen = came(windows.panel, pairs, config.horizon), config.train.calibrate == "widen"
-    return measure(truth_WH, found.quantiles_WQH, before_W, widen=widen)
+    before_W = panel.lengths[pairs.series_B] - pairs.start_B
+    return measure(truth_WH, quantiles_WQH, before_W[order_W], widen=config.train.calibrate == "widen")
 
 
 def widened(calibration: Calibration, found: Sampled, asked: tuple[float, ...], network: Network) -> Sampled:

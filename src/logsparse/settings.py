@@ -167,7 +167,7 @@ def _number(name: str, text: str) -> float:
 def _pattern(name: str, text: str) -> Pattern:
     """Parse a pattern: `restart:96:7` is restart(96, 7)."""
     rule, *numbers = text.split(":")
-    hint = f"write {name}=full, logsparse, local:7 or restart:96; one per layer, separated by commas."
+    hint = f"write {name}=full, logsparse, local:7, restart:96 or seasonal:24; one per layer, separated by commas."
     try:
         return _PATTERNS[rule](*(int(number) for number in numbers))
     except KeyError as error:

@@ -7,21 +7,18 @@ below and enter it in `PATTERNS`: `logsparse pattern`, `--set model.patterns=...
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from logsparse.attention.reach import Bools, Numbers, crossings, entry
 from logsparse.errors import ConfigError, whole
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
-    from numpy.typing import NDArray
     from torch import Tensor
 
 # numpy and torch are imported where they are used: `logsparse --help` reads the registry and needs none.
-Bools: TypeAlias = "NDArray[np.bool_]"
-Numbers: TypeAlias = "NDArray[np.int_]"
 MaskMod: TypeAlias = "Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]"
 
 
@@ -29,7 +26,7 @@ MaskMod: TypeAlias = "Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]"
 class Pattern:
     """The distances at which attention looks back: a rule of the registry and its settings.
 
-    Make one with `full`, `logsparse`, `local`, `restart` or `from_distances`. Patterns are immutable and hashable.
+    Make one with `full`, `logsparse`, `local`, `restart`, `seasonal` or `from_distances`. Patterns are hashable.
 
     Parameters
     ----------
@@ -75,7 +72,7 @@ class Pattern:
             raise ConfigError(
                 f"A pattern's rule must be one of {', '.join(PATTERNS)}.",
                 got=repr(self.rule),
-                hint="make one with logsparse(), local(7), restart(96), full() or from_distances([...]).",
+                hint="make one with logsparse(), local(7), restart(96), seasonal(24), full() or from_distances([...]).",
             )
         object.__setattr__(self, "dense_rows", _whole("dense_rows", self.dense_rows, least=0))
 
@@ -157,14 +154,14 @@ class Pattern:
         import numpy as np
 
         layers, length = _whole("layers", layers, least=0), _whole("length", length, least=1)
-        crossings = _crossings(self.distances(length), length)
-        before = after = next(crossings)
+        crossed = crossings(self.distances(length), length)
+        before = after = next(crossed)
         for _ in range(layers):
-            before, after = after, next(crossings, after)
+            before, after = after, next(crossed, after)
         line = np.concatenate([after[::-1], np.zeros(length - 1, bool)])
         cells: Bools = np.lib.stride_tricks.sliding_window_view(line, length)[::-1].copy()
         if self.dense_rows and layers:
-            cells |= np.arange(length) <= _entry(before, self.dense_rows)[:, None]
+            cells |= np.arange(length) <= entry(before, self.dense_rows)[:, None]
         return cells
 
     def layers_to_reach(self, length: int) -> int | None:
@@ -173,11 +170,11 @@ class Pattern:
 
         rows = np.arange(length)
         before: Bools | None = None
-        for layers, after in enumerate(_crossings(self.distances(length), len(rows))):
+        for layers, after in enumerate(crossings(self.distances(length), len(rows))):
             gap = len(rows) if after.all() else int(np.argmin(after))
             complete = rows < gap
             if self.dense_rows and before is not None:
-                complete |= rows - _entry(before, self.dense_rows) <= gap
+                complete |= rows - entry(before, self.dense_rows) <= gap
             if complete.all():
                 return layers
             before = after
@@ -189,10 +186,10 @@ class Pattern:
 
         layer_of = np.full(length, -1)
         before: Bools | None = None
-        for layers, after in enumerate(_crossings(self.distances(length), len(layer_of))):
+        for layers, after in enumerate(crossings(self.distances(length), len(layer_of))):
             received = after[::-1]
             if self.dense_rows and before is not None:
-                received = received | (np.arange(length) <= _entry(before, self.dense_rows)[-1])
+                received = received | (np.arange(length) <= entry(before, self.dense_rows)[-1])
             layer_of[received & (layer_of < 0)] = layers
             before = after
         return layer_of
@@ -339,6 +336,37 @@ def restart(sub_length: int, width: int | None = None, base: int = 2, *, dense_r
     return Pattern("restart", settings, dense_rows=dense_rows)
 
 
+def seasonal(season: int, base: int = 2, *, dense_rows: int = 0) -> Pattern:
+    """Return the LogSparse pattern with the seasons: every s = base^e, and every multiple of the season and beside it.
+
+    Parameters
+    ----------
+    season : int
+        Cells of a season, at least 2: 24 for hours. Every s = m * season - 1, m * season and m * season + 1 is seen.
+    base : int, default 2
+        Base of the powers, at least 2.
+    dense_rows : int, default 0
+        Number of first rows that attend to their whole past.
+
+    Returns
+    -------
+    Pattern
+
+    Raises
+    ------
+    ConfigError
+        If a setting is out of its range.
+
+    Examples
+    --------
+    >>> import logsparse as ls
+    >>> ls.patterns.seasonal(7).distances(20)
+    (0, 1, 2, 4, 6, 7, 8, 13, 14, 15, 16)
+    """
+    settings = (("season", _whole("season", season, least=2)), ("base", _whole("base", base, least=2)))
+    return Pattern("seasonal", settings, dense_rows=dense_rows)
+
+
 def from_distances(distances: Iterable[int], *, dense_rows: int = 0) -> Pattern:
     """Return the pattern of the given distances, and always s = 0, without which the first row would see nothing.
 
@@ -384,6 +412,12 @@ def _restart(length: int, sub_length: int, width: int, base: int) -> Iterator[in
         yield from (start + s for s in kept)
 
 
+def _seasonal(length: int, season: int, base: int) -> Iterator[int]:
+    yield from _local(length, 1, base)
+    for multiple in range(season, length + 1, season):
+        yield from (multiple - 1, multiple, multiple + 1)
+
+
 @dataclass(frozen=True)
 class Rule:
     """An entry of the registry."""
@@ -403,6 +437,7 @@ PATTERNS: dict[str, Rule] = {
     "logsparse": Rule(logsparse, lambda length, base: _local(length, 1, base), _BASE),
     "local": Rule(local, _local, {**_WIDTH, **_BASE}),
     "restart": Rule(restart, _restart, {"sub_length": "cells of a subsequence", **_WIDTH, **_BASE}),
+    "seasonal": Rule(seasonal, _seasonal, {"season": "cells of a season", **_BASE}),
     "from_distances": Rule(from_distances, lambda _length, distances: distances),
 }
 
@@ -413,38 +448,3 @@ def __dir__() -> list[str]:
 
 def _whole(name: str, value: int, *, least: int) -> int:
     return whole(name, value, least=least, hint="see `help(logsparse.attention.pattern)` for what each setting means.")
-
-
-# Without dense rows, whether row l has received cell j depends on l - j alone, so one line of distances stands for the
-# square of cells. A row that has received dense row p receives, one layer later, everything before p.
-
-
-def _crossings(distances: Sequence[int], length: int) -> Iterator[Bools]:
-    """Yield which distances information has crossed after 0, 1, 2, ... layers, until nothing changes."""
-    import numpy as np
-
-    after = np.zeros(length, bool)
-    after[0] = True
-    yield after
-    after = after.copy()
-    after[list(distances)] = True
-    while True:
-        yield after
-        before, after = after, after.copy()
-        for step in distances[1:]:
-            after[step:] |= before[: length - step]
-        if (before == after).all():
-            # Dense rows lag by one layer: what reached them last is passed on in the next one.
-            yield after
-            return
-
-
-def _entry(before: Bools, dense_rows: int) -> Numbers:
-    """Return, per row, the latest dense row received by way of the distances in `before`; negative if none."""
-    import numpy as np
-
-    rows = np.arange(len(before))
-    crossed = np.where(before, rows, len(before))
-    next_crossed = np.minimum.accumulate(crossed[::-1])[::-1]
-    entry: Numbers = rows - next_crossed[np.maximum(rows - dense_rows + 1, 0)]
-    return entry

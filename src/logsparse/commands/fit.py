@@ -92,12 +92,16 @@ def fit(
     A training that was interrupted or killed resumes when the same command is run again. One that was too short
     is saved, and a line on the error stream says so; the exit code is 4 if it took fewer than 5 % of its steps, as with
     --minutes too low. --steps plans fewer of them.
+
+    Processes that torchrun starts (`torchrun --nproc-per-node=2 -m logsparse fit ...`) train one network together, and
+    share the series of a folder of parts.
     """
     from logsparse.commands.options import claim, start_over
     from logsparse.data.files import check_writable
     from logsparse.folder import check_replaceable
     from logsparse.forecaster import LogSparse
     from logsparse.settings import read_settings
+    from logsparse.train.distributed import is_first
 
     check_writable(out, folder=True)
     check_replaceable(out)
@@ -116,31 +120,36 @@ def fit(
         dayfirst=dayfirst,
     )
     folder = out.with_name(f"{out.name}.training")
-    if again:
+    first = is_first()
+    if again and first:
         start_over(folder)
     made = _new(kind, horizon, context, preset, settings) if origin is None else None
     if made is not None and not isinstance(made, LogSparse):
-        _fit_whole(made, data, until, used, out)
+        if first:
+            _fit_whole(made, data, until, used, out)
         return
     try:
         if origin is None:
-            model, panel = cast("LogSparse", made), _panel(data, until, used)
-            plan = model.plan(panel, **used)
-            print_rows([("data", f"{panel.origin.layout} table: {panel}"), *_plan_rows(plan, panel)])
-            if claim(folder, range(model.seed, model.seed + plan.config.train.seeds)):
-                say(f"resuming the training in {folder}")
+            model = cast("LogSparse", made)
+            plan = model.plan(source(data), until=until, **used)
+            panel = plan.panel
+            if first:
+                print_rows([("data", f"{panel.origin.layout} table: {panel}"), *_plan_rows(plan, panel)])
+                if claim(folder, range(model.seed, model.seed + plan.config.train.seeds)):
+                    say(f"resuming the training in {folder}")
             model.fit(plan, folder=folder)
         else:
             others = {"horizon": horizon, "context": context, "preset": preset}
             model = _loaded(origin, settings, used, **others, model=None if kind == "logsparse" else kind)
-            if claim(folder, [model.seed]):
+            if first and claim(folder, [model.seed]):
                 say(f"resuming the training in {folder}")
             limits = {name: value for name, value in settings.items() if name in _FINE_TUNED}
             model.fine_tune(source(data), until=until, folder=folder, **limits)
     except KeyboardInterrupt:
         say(f"nothing was saved in {out}: the command was stopped before training started.")
         raise
-    _finish(model, out, folder)
+    if first:
+        _finish(model, out, folder)
 
 
 def _finish(model: LogSparse, out: Path, folder: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any, TypedDict, cast
 import numpy as np
 import polars as pl
 
-from logsparse.data.calendar import Step
+from logsparse.data.calendar import Freq, Step
 from logsparse.data.panel import Origin
 from logsparse.data.times import READER_ERRORS, zone_named, zoned
 from logsparse.errors import ConfigError, DataError, MissingColumnsError, keywords, listed, shown, truth
@@ -72,6 +72,8 @@ class ColumnSpec:
     dayfirst: bool | None = None
     home: str | None = None
     """Zone of a fitted model, into which times of other zones are converted; no keyword of users."""
+    step: Freq | None = None
+    """Step of other data, as if it had been found in these; no keyword of users."""
 
     @classmethod
     def of(cls, columns: Columns) -> ColumnSpec:

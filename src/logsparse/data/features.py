@@ -42,16 +42,20 @@ def chunks(length_R: Ints) -> Iterator[tuple[Ints, Ints]]:
 class Statistics:
     """Running mean and standard deviation, numerically stable even if the mean is large and the deviation small."""
 
-    def __init__(self) -> None:
-        self.count, self.mean, self.square = 0, 0.0, 0.0
+    def __init__(self, count: int = 0, mean: float = 0.0, square: float = 0.0) -> None:
+        self.count, self.mean, self.square = count, mean, square
 
     def add(self, raw_N: NDArray[np.float64], weight_N: Ints) -> None:
         count = int(weight_N.sum())
         if count == 0:
             return
         mean = float(raw_N @ weight_N) / count
+        self.join(count, mean, float((raw_N - mean) ** 2 @ weight_N))
+
+    def join(self, count: int, mean: float, square: float) -> None:
+        """Add what another has counted, of at least one value."""
         shift, total = mean - self.mean, self.count + count
-        self.square += float((raw_N - mean) ** 2 @ weight_N) + shift**2 * self.count * count / total
+        self.square += square + shift**2 * self.count * count / total
         self.mean += shift * count / total
         self.count = total
 
@@ -280,11 +284,15 @@ def _calendar_statistics(panel: Panel, names: Sequence[str]) -> list[tuple[float
 
 
 def _covariate_statistics(panel: Panel, name: str) -> tuple[float, float]:
-    statistic = Statistics()
-    for row_N, step_N in chunks(panel.lengths):
-        raw_N = panel.covariates[name][panel.indptr[row_N] + step_N].astype(np.float64)
+    own, held = Statistics(), slice(panel.held.start, panel.held.stop)
+    for row_N, step_N in chunks(panel.lengths[held]):
+        raw_N = panel.covariates[name][panel.indptr[held][row_N] + step_N].astype(np.float64)
         seen_N = ~np.isnan(raw_N)
-        statistic.add(raw_N[seen_N], np.ones(int(seen_N.sum()), np.int64))
+        own.add(raw_N[seen_N], np.ones(int(seen_N.sum()), np.int64))
+    statistic, *others = (Statistics(*part) for part in panel.everywhere((own.count, own.mean, own.square)))
+    for other in others:
+        if other.count:
+            statistic.join(other.count, other.mean, other.square)
     if statistic.count == 0:
         raise DataError(
             "Every covariate must have at least one value.", got=f"none in {name!r}", hint="leave that covariate out."

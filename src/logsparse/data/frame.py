@@ -236,7 +236,7 @@ def _wide_time_column(table: pl.LazyFrame, spec: ColumnSpec) -> str | None:
 def _from_long(table: pl.DataFrame, spec: ColumnSpec, library: Library) -> Panel:
     ids, codes = number_series(table, spec.id_col)
     stamps, written = read_times(table[spec.time_col], codes, spec)
-    rows, freq, times = place_on_grid(ids, codes, stamps, spec.freq)
+    rows, freq, times = place_on_grid(ids, codes, stamps, spec.freq, spec.step)
     begins = rows.begins
     steps = freq.steps(rows.times[begins][rows.codes], rows.times)
     lengths = steps[np.append(begins[1:], rows.times.size) - 1] + 1

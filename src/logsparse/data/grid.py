@@ -223,9 +223,12 @@ def id_column(table: pl.DataFrame, id_col: str) -> pl.Series:
 
 
 def place_on_grid(
-    ids: tuple[SeriesId, ...], codes: Ints, stamps: pl.Series, asked: Step | None
+    ids: tuple[SeriesId, ...], codes: Ints, stamps: pl.Series, asked: Step | None, found: Freq | None = None
 ) -> tuple[Rows, Freq, TimeKind]:
-    """Sort the rows, find their step, and check that every time lies on the grid; also return the type of times."""
+    """Sort the rows, find their step, and check that every time lies on the grid; also return the type of times.
+
+    `found` is a step that was found in other data, of which these are a part.
+    """
     if stamps.null_count():
         row = int(stamps.is_null().arg_max() or 0)
         raise DataError(
@@ -247,9 +250,9 @@ def place_on_grid(
             if column.dtype == pl.Datetime and zone is None and clock_went_back(rows.times[1:][same])
             else "drop or aggregate the duplicates, or name the column that identifies the series with id_col=.",
         )
-    freq = Freq.parse(asked) if asked is not None else infer(rows.times, rows.codes, dates=dates)
+    freq = Freq.parse(asked) if asked is not None else found or infer(rows.times, rows.codes, dates=dates)
     if zone and (freq is None or freq.kind != "index"):
-        rows, freq = _choose_clock(rows, freq, zone, given=asked is not None)
+        rows, freq = _choose_clock(rows, freq, zone, given=asked is not None or found is not None)
     freq = freq or (Freq("index", 1) if not dates else None)
     if freq is None or (freq.kind == "index") == dates:
         raise (StepUnknownError if freq is None else DataError)(
@@ -405,7 +408,7 @@ def read_covariate(
 
 
 def check_words(name: str, words: Sequence[str]) -> None:
-    """Raise if a text covariate has too many words."""
+    """Raise if a text covariate has so many words that they cannot be categories."""
     if len(words) > _MOST_WORDS:
         raise DataError(
             f"A text covariate must have at most {_MOST_WORDS} different words.",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -46,10 +46,13 @@ class Pairs:
         """Return the windows at these positions."""
         return Pairs(self.series_B[index_B], self.start_B[index_B])
 
-    def share(self, rank: int, ranks: int) -> Pairs:
-        """Return the part of one rank; the parts of all ranks, concatenated, are the whole batch."""
-        part = slice(len(self) * rank // ranks, len(self) * (rank + 1) // ranks)
-        return Pairs(self.series_B[part], self.start_B[part])
+    def share(self, rank: int, ranks: int) -> Ints:
+        """Return the positions of the windows of one rank; those of all ranks, concatenated, are the whole batch."""
+        return np.arange(len(self) * rank // ranks, len(self) * (rank + 1) // ranks)
+
+    def held_by(self, panel: Panel) -> Ints:
+        """Return the positions of the windows whose series the panel holds here."""
+        return np.flatnonzero((self.series_B >= panel.held.start) & (self.series_B < panel.held.stop))
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,45 +163,92 @@ def _too_short(panel: Panel, rule: str, needed: int) -> DataError:
     )
 
 
+class _Weights(NamedTuple):
+    """Weights of windows: their cumulative sum by block, and those in blocks that processes share, by number."""
+
+    block_K: Doubles
+    edge_N: Ints
+    weight_N: Doubles
+
+
 @dataclass(frozen=True, eq=False)
 class Sampler:
-    """Draws windows in proportion to their scale, or uniformly without a `scaling`."""
+    """Draws windows in proportion to their scale, or uniformly without a `scaling`.
+
+    Processes that share a panel draw the same windows, of which each knows those that it holds.
+    """
 
     candidates: Candidates
     scaling: Scaling | None = None
-    _block_K: Doubles = field(init=False, repr=False)
+    _once: list[_Weights] = field(default_factory=list, init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        weights = () if self.scaling is None else self._stream(self.scaling)
-        sums = [np.add.reduceat(weight_N, np.arange(0, len(weight_N), BLOCK)) for weight_N in weights]
-        object.__setattr__(self, "_block_K", np.cumsum(np.concatenate(sums)) if sums else np.empty(0))
+    @property
+    def _weighed(self) -> _Weights:
+        if not self._once:
+            assert self.scaling is not None, "windows without weights are drawn uniformly"
+            self._once.append(self._weigh(self.scaling))
+        return self._once[0]
+
+    def _weigh(self, scaling: Scaling) -> _Weights:
+        first, end = self._own
+        sum_K = np.zeros(-(-len(self.candidates) // BLOCK))
+        for begin, weight_N in self._stream(scaling):
+            block = begin // BLOCK
+            cuts = np.maximum(np.arange(block * BLOCK, begin + len(weight_N), BLOCK) - begin, 0)
+            sum_K[block : block + len(cuts)] += np.add.reduceat(weight_N, cuts)
+        head = np.arange(first, min(end, -(-first // BLOCK) * BLOCK))
+        tail = np.arange(max(first, end // BLOCK * BLOCK), end if end < len(self.candidates) else 0)
+        edge_N = np.union1d(head, tail)
+        own = slice(first // BLOCK, -(-end // BLOCK))
+        parts = self.candidates.panel.everywhere((own.start, sum_K[own], edge_N, self._weights(edge_N, scaling)))
+        total_K = np.zeros_like(sum_K)
+        for block, part_K, _, _ in parts:
+            total_K[block : block + len(part_K)] += part_K
+        edges = [np.concatenate([part[column] for part in parts]) for column in (2, 3)]
+        return _Weights(np.cumsum(total_K), *edges)
+
+    @property
+    def _own(self) -> tuple[int, int]:
+        """Number of the first window that is held here, and of the last one, plus one."""
+        held, end_S = self.candidates.panel.held, self.candidates.end_S
+        return int(end_S[held.start - 1]) if held.start else 0, int(end_S[held.stop - 1])
 
     def draw(self, size: int, generator: np.random.Generator) -> Pairs:
-        """Draw `size` windows with replacement."""
+        """Draw `size` windows with replacement; those that other processes hold may have the series -1."""
         if self.scaling is None:
             return self.candidates.at(generator.integers(len(self.candidates), size=size))
         place_B2 = generator.random((size, 2))
-        block_B = np.searchsorted(self._block_K, place_B2[:, 0] * self._block_K[-1], side="right")
-        block_B = np.minimum(block_B, len(self._block_K) - 1)
-        index_B = np.empty(size, np.int64)
+        block_K, (first, end) = self._weighed.block_K, self._own
+        block_B = np.searchsorted(block_K, place_B2[:, 0] * block_K[-1], side="right")
+        block_B = np.minimum(block_B, len(block_K) - 1)
+        index_B = np.full(size, -1)
         pieces = -(-size * (BLOCK + self.context) // _STEPS)
-        for piece in np.array_split(np.argsort(block_B, kind="stable"), pieces):
+        order = np.argsort(block_B, kind="stable")
+        here = order[(block_B[order] >= first // BLOCK) & (block_B[order] * BLOCK < end)]
+        for piece in np.array_split(here, pieces):
             index_B[piece] = self._inside(block_B[piece], place_B2[piece, 1], self.scaling)
-        return self.candidates.at(index_B)
+        found = self.candidates.at(np.maximum(index_B, 0))
+        return Pairs(np.where(index_B < 0, -1, found.series_B), found.start_B)
 
     def _inside(self, block_B: Ints, place_B: Doubles, scaling: Scaling) -> Ints:
         """Return the candidate of each block at this fraction of its total weight."""
-        total = len(self.candidates)
+        total, (first, end) = len(self.candidates), self._own
         used_K, row_B = np.unique(block_B, return_inverse=True)
         index_KW = used_K[:, None] * BLOCK + np.arange(BLOCK)
-        weight_KW = self._weights(np.minimum(index_KW, total - 1).ravel(), scaling).reshape(index_KW.shape)
         # The last block may be partly filled.
-        sum_BW = np.cumsum(np.where(index_KW < total, weight_KW, 0), axis=1)[row_B]
+        weight_KW, own_KW = np.zeros(index_KW.shape), (index_KW >= first) & (index_KW < end)
+        weight_KW[own_KW] = self._weights(index_KW[own_KW], scaling)
+        shared_KW = np.isin(index_KW, self._weighed.edge_N)
+        if shared_KW.any():
+            weight_KW[shared_KW] = self._weighed.weight_N[np.searchsorted(self._weighed.edge_N, index_KW[shared_KW])]
+        sum_BW = np.cumsum(weight_KW, axis=1)[row_B]
         inside_B = (sum_BW <= place_B[:, None] * sum_BW[:, -1:]).sum(axis=1)
         return np.asarray(np.minimum(block_B * BLOCK + inside_B, total - 1))
 
     def _weights(self, index_N: Ints, scaling: Scaling) -> Doubles:
         """Return the scale of the windows with these numbers; fast for runs of consecutive numbers."""
+        if len(index_N) == 0:
+            return np.empty(0)
         pairs, context = self.candidates.at(index_N), self.context
         begins = np.diff(pairs.series_B, prepend=-1) != 0
         begins[1:] |= np.diff(index_N) != 1
@@ -225,17 +275,17 @@ class Sampler:
         """Steps of history that the scale is computed from: at most those of the longest series."""
         return min(self.candidates.context, int(self.candidates.panel.lengths.max()))
 
-    def _stream(self, scaling: Scaling) -> Iterator[Doubles]:
-        """Yield the weights of all candidates, some blocks at a time."""
-        candidates, begin = self.candidates, 0
+    def _stream(self, scaling: Scaling) -> Iterator[tuple[int, Doubles]]:
+        """Yield the weights of all candidates that are held here, some blocks at a time, with the first's number."""
+        candidates, (begin, stop) = self.candidates, self._own
         # The cost is counted in steps: per run of neighbours, its candidates plus the context.
         cost_S = candidates.end_S - candidates.count_S + self.context * np.arange(len(candidates.panel))
-        while begin < len(candidates):
+        while begin < stop:
             series = int(np.searchsorted(candidates.end_S, begin, side="right"))
             budget = begin + self.context * series + _STEPS
             last = int(np.searchsorted(cost_S, budget, side="right")) - 1
             end = min(budget - self.context * last, int(candidates.end_S[last]))
-            # Whole blocks only, except the last.
-            end = min(max(end // BLOCK * BLOCK, begin + BLOCK), len(candidates)) if end < len(candidates) else end
-            yield self._weights(np.arange(begin, end), scaling)
+            # Whole blocks only, except the first and the last.
+            end = min(max(end // BLOCK * BLOCK, begin + BLOCK), stop) if end < stop else stop
+            yield begin, self._weights(np.arange(begin, end), scaling)
             begin = end

@@ -52,19 +52,20 @@ def centre_and_scale(
 
 def mean_sizes(panel: Panel, lengths_S: Ints) -> Doubles:
     """Return mean |z| over the first `lengths_S` steps per series; 0 if they are all zeros."""
-    return np.array([np.abs(seen).sum() / max(len(seen), 1) for seen in _seen(panel, lengths_S)])
+    own = np.array([np.abs(seen).sum() / max(len(seen), 1) for seen in _seen(panel, lengths_S)])
+    return np.concatenate(panel.everywhere(own))
 
 
 def mean_moments(panel: Panel, lengths_S: Ints) -> Doubles:
     """Return the means of z and of its square over the first `lengths_S` steps per series, (S, 2)."""
     moments = [(seen.sum(), np.square(seen).sum()) / np.maximum(len(seen), 1) for seen in _seen(panel, lengths_S)]
-    return np.array(moments)
+    return np.concatenate(panel.everywhere(np.array(moments)))
 
 
 def _seen(panel: Panel, lengths_S: Ints) -> Iterator[Doubles]:
     """Yield the observed values among the first `lengths_S` steps per series."""
-    for series, length in enumerate(lengths_S.tolist()):
-        values = panel[series][: max(length, 0)].astype(np.float64)
+    for series in panel.held:
+        values = panel[series][: max(int(lengths_S[series]), 0)].astype(np.float64)
         yield values[~np.isnan(values)]
 
 

@@ -75,7 +75,7 @@ class SeriesIndex:
         first_S = np.where(number_S < 0, panel.starts, self.first_A[number_S])
         size_S = np.where(number_S < 0, 0, self.size_A[number_S])
         units_S = np.where(size_S > 0, size_S, self.unit)
-        static = {name: _recode(panel.static[name], self.categories[name]) for name in self.categories}
+        static = {name: recode(panel.static[name], self.categories[name]) for name in self.categories}
         elapsed_S = panel.freq.steps(first_S, panel.starts)
         encoded = replace(panel, numbers=number_S, elapsed=elapsed_S, units=units_S, static=static)
         return _with_indicators(replace(encoded, typical=self._typical(number_S, _codes(encoded))), self.words)
@@ -132,7 +132,7 @@ class SeriesIndex:
         moments_A2 = np.concatenate([self.moments_A2, moments_S2[new]])
         for number in np.flatnonzero((old_A == 0) & (size_A > 0)).tolist():
             moments_A2[number] = moments_S2[where[ids[number]]]
-        static = {name: _recode(panel.static[name], values) for name, values in categories.items()}
+        static = {name: recode(panel.static[name], values) for name, values in categories.items()}
         codes_AC = np.concatenate([self.codes_AC, _codes(replace(panel, static=static))[new]])
         return SeriesIndex(ids, first_A, end_A, size_A, categories, moments_A2, codes_AC, self.words)
 
@@ -181,7 +181,8 @@ class SeriesIndex:
         )
 
 
-def _recode(column: Static, categories: tuple[str, ...]) -> Static:
+def recode(column: Static, categories: tuple[str, ...]) -> Static:
+    """Return the column with codes of these categories, -1 for others."""
     where = dict(zip(categories, range(len(categories)), strict=True))
     code = np.array([where.get(name, -1) for name in column.categories], np.int64)
     return Static(np.where(column.codes < 0, -1, code[column.codes]), categories)

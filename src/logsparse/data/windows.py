@@ -81,6 +81,11 @@ class Batch:
             self.lagged_BLK[rows, self.context + lag :, k] = 0
             self.lag_observed_BLK[rows, self.context + lag :, k] = False
 
+    def forget_series(self, rows: Tensor) -> None:
+        """Let the series of these windows, and their categories, count as unknown."""
+        self.series_B[rows] = -1
+        self.static_BC[rows] = -1
+
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on a device, without a copy if it is there already."""
         return self.each(lambda tensor: tensor.to(device, non_blocking=True))
@@ -167,6 +172,12 @@ class Windows:
         if new_B.any():
             batch.series_B.numpy()[new_B] = -1
             batch.padding_B.numpy()[new_B] = self.context
+        return batch
+
+    def blank(self) -> Batch:
+        """Return one window of zeros without a target: the share of a rank that has no window of a batch."""
+        batch = self._buffer(1).each(torch.zero_)
+        batch.scale_B.fill_(1)
         return batch
 
     def _write_features(self, out_BLF: Floats, series_B: Ints, start_B: Ints, new_B: NDArray[np.bool_]) -> None:

@@ -147,7 +147,7 @@ class Network(nn.Module, ABC):
     def initialise(self, generator: Generator) -> None:
         """Set fresh random weights."""
 
-    def embeddings(self, batch: Batch, generator: Generator | None) -> Tensor:
+    def embeddings(self, batch: Batch) -> Tensor:
         """Return the sum of position, series and category embeddings: (B, L, E), or (1, L, E) if windows share it."""
         length = batch.values_BL.shape[1]
         position_LE = batch.scale_B.new_zeros(length, self.config.embedding)
@@ -158,16 +158,8 @@ class Network(nn.Module, ABC):
             tables.insert(0, (self.series, batch.series_B))
         if not tables:
             return position_LE[None]
-        unknown_B = self._counted_as_unknown(batch, generator)
-        rows = [table(torch.where(unknown_B, UNKNOWN, code_B + 1)) for table, code_B in tables]
+        rows = [table(code_B + 1) for table, code_B in tables]
         return position_LE + torch.stack(rows).sum(0)[:, None]
-
-    def _counted_as_unknown(self, batch: Batch, generator: Generator | None) -> Tensor:
-        """Return (B,) bool: windows whose series counts as unknown, so that its embedding row is trained."""
-        if generator is None or self.config.unknown_series == 0:
-            return torch.zeros_like(batch.series_B, dtype=torch.bool)
-        chance_B = torch.rand(len(batch), generator=generator, device=batch.series_B.device)
-        return chance_B < self.config.unknown_series
 
     @torch.no_grad()
     def fill_unknown(self) -> None:
@@ -213,9 +205,9 @@ class Autoregressive(Network, Generic[Memory]):
     def advance(self, inputs_BNI: Tensor, memory: Memory) -> Tensor:
         """Read one more position of every path and return its raw parameters, (B, N, P)."""
 
-    def inputs(self, batch: Batch, generator: Generator | None = None) -> Tensor:
+    def inputs(self, batch: Batch) -> Tensor:
         """Return (B, L, I): `data_inputs` and the embeddings; zeros on padding."""
-        embedded_BLE = self.embeddings(batch, generator).expand(len(batch), -1, -1)
+        embedded_BLE = self.embeddings(batch).expand(len(batch), -1, -1)
         return without_padding(torch.cat([self.data_inputs(batch), embedded_BLE], dim=-1), batch.starts_B)
 
     def data_inputs(self, batch: Batch) -> Tensor:

@@ -35,7 +35,7 @@ class Recurrent(Decoder[States]):
 
     def forward(self, batch: Batch, generator: Generator | None = None) -> Tensor:
         """Return (B, L, P). Dropout between the layers is active if and only if a generator is given."""
-        raw_BLP, _ = self._read(self.inputs(batch, generator), None, batch.starts_B, generator)
+        raw_BLP, _ = self._read(self.inputs(batch), None, batch.starts_B, generator)
         return raw_BLP
 
     def begin(

@@ -235,7 +235,7 @@ class Structural(Network):
 
     def forward(self, batch: Batch, generator: Generator | None = None) -> Tensor:
         """Return (B, L, P). Dropout between the layers is active if and only if a generator is given."""
-        x_BLI = torch.cat([batch.features_BLF, self.embeddings(batch, generator).expand(len(batch), -1, -1)], dim=-1)
+        x_BLI = torch.cat([batch.features_BLF, self.embeddings(batch).expand(len(batch), -1, -1)], dim=-1)
         starts_B = batch.starts_B
         x_BLI = without_padding(x_BLI, starts_B)
         x_BLW, _ = read_layers(self.layers, x_BLI, None, self.config.dropout, generator, starts_B)

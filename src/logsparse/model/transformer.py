@@ -77,19 +77,19 @@ class Transformer(Decoder[Memory]):
     def forward(self, batch: Batch, generator: Generator | None = None) -> Tensor:
         """Return (B, L, P). Dropout is active if and only if a generator is given."""
         starts_B = batch.starts_B
-        x_BLW, inputs_BLI = self._read(batch, starts_B, generator)
+        x_BLW, inputs_BLI = self._read(batch, starts_B)
         for block in self.blocks:
             x_BLW = block(x_BLW, starts_B, generator)
         return self.head(self.norm(x_BLW), inputs_BLI)
 
-    def _read(self, batch: Batch, starts_B: Tensor | None, generator: Generator | None) -> tuple[Tensor, Tensor]:
+    def _read(self, batch: Batch, starts_B: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the stream before the first block, and the inputs that the output layer needs."""
         if not isinstance(self.project, nn.Linear) or starts_B is not None:
-            inputs_BLI = self.inputs(batch, generator)
+            inputs_BLI = self.inputs(batch)
             return self._project(inputs_BLI), inputs_BLI
         # Only embeddings need gradients: projected apart from the data, and mostly shared by all windows, they are
         # cheap.
-        data_BLI, embedded_BLE = self.data_inputs(batch), self.embeddings(batch, generator)
+        data_BLI, embedded_BLE = self.data_inputs(batch), self.embeddings(batch)
         of_data, of_embedded = self.project.weight.tensor_split([data_BLI.shape[-1]], dim=1)
         return linear(data_BLI, of_data, self.project.bias) + linear(embedded_BLE, of_embedded), data_BLI
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypedDict
 
 import numpy as np
 import torch
@@ -35,6 +37,8 @@ class TrainingSet:
     """Share of training windows whose whole history is hidden."""
     refits: bool = False
     """True for a second training, on all data."""
+    unknown: float = 0.0
+    """Share of training windows whose series counts as unknown, so that its embedding is trained."""
 
     @classmethod
     def of(cls, panel: Panel, config: Config, features: Features | None = None) -> TrainingSet:
@@ -48,7 +52,7 @@ class TrainingSet:
         training, validation = split(panel, config.context, config.horizon, *held_back)
         features = features or _features(panel, config)
         windows = windows_of(panel, features, config)
-        return cls(windows, training, windows, validation, config.masks_future_lags, config.model.hidden_history)
+        return cls(windows, training, windows, validation, **_hidden(panel, config))
 
     @classmethod
     def of_two(cls, training: Panel, validation: Panel, config: Config) -> TrainingSet:
@@ -58,8 +62,7 @@ class TrainingSet:
         panels = (training, validation)
         candidates = [Candidates.of(panel, config.context, config.horizon) for panel in panels]
         windows = [windows_of(panel, features, config) for panel in panels]
-        masks, hidden = config.masks_future_lags, config.model.hidden_history
-        return cls(windows[0], candidates[0], windows[1], candidates[1], masks, hidden)
+        return cls(windows[0], candidates[0], windows[1], candidates[1], **_hidden(training, config))
 
     def whole(self) -> TrainingSet:
         """Return the set that learns from every window, those of the validation part included."""
@@ -79,24 +82,41 @@ class TrainingSet:
 
     def validation_batches(self, train: TrainConfig, ranks: Ranks) -> Iterator[Batch]:
         """Yield the validation windows of this rank, the same at every validation."""
+        windows = self.validation_windows
         for pairs in epoch(self.validation_pairs(train.validation_windows), train.batch):
-            if len(pairs.share(ranks.rank, ranks.count)):
-                yield self.gather(self.validation_windows, pairs, ranks)
+            if len(_places(windows.panel, pairs, ranks)):
+                yield self.gather(windows, pairs, ranks)
 
-    def gather(self, windows: Windows, pairs: Pairs, ranks: Ranks, hiding: np.random.Generator | None = None) -> Batch:
-        """Return the share of this rank of a global batch; the generator chooses windows whose history is hidden."""
-        share = pairs.share(ranks.rank, ranks.count)
-        # The same windows are hidden and masked however many ranks share the batch.
-        first = len(pairs) * ranks.rank // ranks.count
-        hidden_B = None
+    def gather(
+        self,
+        windows: Windows,
+        pairs: Pairs,
+        ranks: Ranks,
+        hiding: np.random.Generator | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Batch:
+        """Return the share of this rank of a global batch.
+
+        `hiding` chooses windows whose history is hidden, `generator` those whose series counts as unknown. The same
+        windows are chosen, and masked, however many ranks share the batch.
+        """
+        place_B = _places(windows.panel, pairs, ranks)
+        unknown_A = None
+        if generator is not None and self.unknown > 0:
+            unknown_A = torch.rand(len(pairs), generator=generator, device=generator.device) < self.unknown
+        if len(place_B) == 0:
+            return windows.blank().to(ranks.device)
+        share, hidden_B = pairs.at(place_B), None
         if hiding is not None and self.hidden_history > 0:
-            hidden_B = (hiding.random(len(pairs)) < self.hidden_history)[first : first + len(share)]
+            hidden_B = (hiding.random(len(pairs)) < self.hidden_history)[place_B]
         batch = windows(share.series_B, share.start_B, hidden_B)
         if self.masks_future_lags:
-            masked_B = torch.arange(first, first + len(share)) % _UNMASKED_EVERY > 0
+            masked_B = torch.from_numpy(place_B) % _UNMASKED_EVERY > 0
             if hidden_B is not None:  # a window without a history is forecast without lags only
                 masked_B |= torch.from_numpy(hidden_B)
             batch.mask_future_lags(windows.lags, masked_B)
+        if unknown_A is not None:
+            batch.forget_series(unknown_A.cpu()[place_B])
         return batch.to(ranks.device)
 
 
@@ -106,28 +126,32 @@ class Draws:
     def __init__(self, data: TrainingSet, train: TrainConfig, *, seed: int, ranks: Ranks) -> None:
         self.data, self.train, self.seed, self.ranks = data, train, seed, ranks
         self.sampler = Sampler(data.training, data.windows.scaling if train.weighted else None)
-        self._set: Pairs | Candidates | None = None
         self._shuffled = -1
-        if train.windows is not None:
-            # An unweighted set of at least as many windows as there are is all of them, each once.
-            every = not train.weighted and train.windows >= len(data.training)
-            rng = np.random.default_rng([seed, 0])
-            self._set = data.training if every else self.sampler.draw(train.windows, rng)
+        # An unweighted set of at least as many windows as there are is all of them, each once.
+        self._every = train.windows is not None and not train.weighted and train.windows >= len(data.training)
+
+    @cached_property
+    def _set(self) -> Pairs | Candidates | None:
+        if self._every or self.train.windows is None:
+            return self.data.training if self._every else None
+        return self.sampler.draw(self.train.windows, np.random.default_rng([self.seed, 0]))
 
     @property
     def steps_per_epoch(self) -> int:
         """Complete batches in the set, or the configured number of fresh draws."""
-        return self.train.steps_per_epoch if self._set is None else max(1, len(self._set) // self.train.batch)
+        if self.train.windows is None:
+            return self.train.steps_per_epoch
+        return max(1, (len(self.data.training) if self._every else self.train.windows) // self.train.batch)
 
     @property
     def steps(self) -> int:
         """Number of steps of the whole training."""
         return self.train.epochs * self.steps_per_epoch if self.train.steps is None else self.train.steps
 
-    def __call__(self, step: int) -> Batch:
-        """Return the share of this rank of the batch of this step."""
+    def __call__(self, step: int, generator: torch.Generator | None = None) -> Batch:
+        """Return the share of this rank of the batch of this step; the generator must be the same on all ranks."""
         hiding = np.random.default_rng([self.seed, 3, step])
-        return self.data.gather(self.data.windows, self._pairs(step), self.ranks, hiding)
+        return self.data.gather(self.data.windows, self._pairs(step), self.ranks, hiding, generator)
 
     def _pairs(self, step: int) -> Pairs:
         if self._set is None:
@@ -137,6 +161,28 @@ class Draws:
             self._order = np.random.default_rng([self.seed, 2, number]).permutation(len(self._set))
             self._shuffled = number
         return self._set.at(self._order[place * self.train.batch : (place + 1) * self.train.batch])
+
+
+def _places(panel: Panel, pairs: Pairs, ranks: Ranks) -> Ints:
+    """Return the positions in a global batch of the windows of this rank: those it holds, or an equal share."""
+    return pairs.held_by(panel) if len(panel.held) < len(panel) else pairs.share(ranks.rank, ranks.count)
+
+
+class _Hidden(TypedDict):
+    masks_future_lags: bool
+    hidden_history: float
+    unknown: float
+
+
+def _hidden(panel: Panel, config: Config) -> _Hidden:
+    """Return what is hidden from a network in training."""
+    model = config.model
+    embedded = model.embed_series or bool(panel.static)
+    return {
+        "masks_future_lags": config.masks_future_lags,
+        "hidden_history": model.hidden_history,
+        "unknown": model.unknown_series if embedded else 0.0,
+    }
 
 
 def _features(panel: Panel, config: Config) -> Features:

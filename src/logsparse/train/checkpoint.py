@@ -176,12 +176,26 @@ def fingerprint(panel: Panel) -> str:
     facts: list[Any] = [panel.ids, str(panel.freq), panel.starts.tolist(), panel.lengths.tolist()]
     static = {name: (column.categories, column.codes.tolist()) for name, column in panel.static.items()}
     digest.update(repr((facts, static, list(panel.covariates), *panel.past)).encode())
+    if len(panel.held) < len(panel):
+        digest.update(f"{sum(panel.everywhere(_sum_of_digests(panel)))}".encode())
+        return digest.hexdigest()
     for series in range(len(panel)):
         digest.update(panel[series].tobytes())
     for covariate in panel.covariates.values():
         for piece in pieces(len(covariate)):
             digest.update(covariate[piece].tobytes())
     return digest.hexdigest()
+
+
+def _sum_of_digests(panel: Panel) -> int:
+    """Return a sum of hashes over the series that are held here: that of all does not depend on who holds them."""
+    total = 0
+    for series in panel.held:
+        digest = sha256(f"{series} ".encode() + panel[series].tobytes())
+        for covariate in panel.covariates.values():
+            digest.update(covariate[panel.indptr[series] : panel.indptr[series + 1]].tobytes())
+        total += int.from_bytes(digest.digest(), "big")
+    return total
 
 
 def _fingerprint_of(data: TrainingSet) -> str:

@@ -218,9 +218,13 @@ class Training:
 
     def learn(self) -> float:
         """Take one step; return its loss, the mean over the observed targets of all ranks."""
-        generator = Generator(self.ranks.device).manual_seed(_key(self.seed, self.step, self.ranks.rank))
+        common, own = (
+            Generator(self.ranks.device).manual_seed(_key(self.seed, self.step, rank)) for rank in (0, self.ranks.rank)
+        )
+        batch = self.draws(self.step, common)
+        generator = common if self.ranks.leads else own
         with torch.autocast(self.ranks.device.type, torch.bfloat16, enabled=self.train.precision == "bfloat16"):
-            total, count = nll_sum(self.forward, self.network, self.draws(self.step), self.train.loss_on, generator)
+            total, count = nll_sum(self.forward, self.network, batch, self.train.loss_on, generator)
         everywhere = self.ranks.total(count).clamp(min=1)
         self.optim.zero_grad()
         # DistributedDataParallel averages gradients over the ranks; times their number, the average is the sum.
