@@ -20,7 +20,7 @@ from logsparse.attention.pattern import Pattern, from_distances, full, local, lo
 from logsparse.data.calendar import Freq
 from logsparse.data.frame import to_panel
 from logsparse.data.panel import Panel
-from logsparse.defaults import layers_needed, likelihood_for, recommend, warn_of_depth, warn_of_precision
+from logsparse.defaults import _outline, layers_needed, likelihood_for, recommend, warn_of_depth, warn_of_precision
 
 
 def panel(values: NDArray[np.float64], freq: str = "h") -> Panel:
@@ -262,3 +262,15 @@ def test_bfloat16_is_warned_of_where_the_processor_has_none(
     assert caplog.text == ""
     ls.LogSparse(6, steps=1, batch=4, precision="bfloat16", verbose=False).fit(small.panel())
     assert ("no instructions for bfloat16" in caplog.text) == slow
+
+
+def test_most_values_are_small_if_their_quantile_is() -> None:
+    rng = np.random.default_rng(0)
+    decided = set()
+    for size in (*range(1, 40), 1000):
+        for limit in (51, 53, 60):
+            values = rng.integers(48, limit, size).astype(np.float32)
+            small = bool(np.quantile(values, 0.9) <= 50)
+            assert _outline(values).mostly_small == small
+            decided.add(small)
+    assert decided == {True, False}

@@ -157,7 +157,7 @@ def count_series(rng: np.random.Generator, mean: float) -> np.ndarray:
 
 
 FAMILIES: dict[str, Callable[[np.random.Generator], list[Any]]] = {
-    "counts": lambda rng: [count_series(rng, mean) for mean in (2, 3, 40, 60, 1)],
+    "counts": lambda rng: [count_series(rng, mean) for mean in (2, 3, 40, 30, 1)],
     "large counts": lambda rng: [count_series(rng, mean) for mean in (20, 300, 40, 600, 100)],
     "zeros": lambda rng: [np.maximum(rng.normal(size=400), 0) for _ in range(5)],
     "negative in one part": lambda rng: [rng.normal(size=400) + (9 if i else 0) for i in range(5)],

@@ -15,8 +15,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -62,7 +63,7 @@ class _Job:
     model: Forecaster
     panel: Panel
     levels: tuple[float, ...]
-    future: Future[Forecast] = field(default_factory=Future)
+    future: asyncio.Future[Forecast]
 
     def alike(self, other: _Job) -> bool:
         same = self.model is other.model and self.levels == other.levels
@@ -116,11 +117,11 @@ class Engine:
 
     async def forecast(self, model: Forecaster, panel: Panel, levels: tuple[float, ...]) -> Forecast:
         """Forecast a history, together with others that wait; dropped if it is cancelled while it waits."""
-        job = _Job(model, panel, levels)
+        job = _Job(model, panel, levels, asyncio.get_running_loop().create_future())
         with self._changed:
             self._jobs.append(job)
             self._changed.notify()
-        return await asyncio.wrap_future(job.future)
+        return await job.future
 
     def close(self) -> None:
         """End all threads after what they do at the moment; what waits is dropped."""
@@ -134,9 +135,12 @@ class Engine:
 
     def _run(self) -> None:
         while jobs := self._next():
-            alive = [job for job in jobs if job.future.set_running_or_notify_cancel()]
-            if alive:
-                self._decode(alive)
+            alive = [job for job in jobs if not job.future.done()]
+            found = self._decode(alive) if alive else []
+            # One message per batch: each wakes the event loop, which then competes with this thread.
+            for loop in {job.future.get_loop() for job in alive}:
+                with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+                    loop.call_soon_threadsafe(_deliver, [one for one in found if one[0].future.get_loop() is loop])
 
     def _next(self) -> list[_Job]:
         """Wait for work and return what is decoded together; nothing after `close`."""
@@ -160,23 +164,31 @@ class Engine:
                 self._jobs.remove(job)
         return chosen
 
-    def _decode(self, jobs: Sequence[_Job]) -> None:
+    def _decode(self, jobs: Sequence[_Job]) -> list[tuple[_Job, Forecast | Exception]]:
         self.batches += 1
         self.batched += len(jobs)
-        self.series += sum(len(job.panel) for job in jobs)
+        size = sum(len(job.panel) for job in jobs)
+        self.series += size
         try:
-            with torch_threads(sum(len(job.panel) for job in jobs) // _SERIES_PER_THREAD):
+            with torch_threads(size // _SERIES_PER_THREAD):
                 found = list(jobs[0].model.summaries([job.panel for job in jobs], jobs[0].levels))
         except Exception as error:  # noqa: BLE001 - whatever it is belongs to the request
             if len(jobs) == 1:
-                jobs[0].future.set_exception(error)
-                return
+                return [(jobs[0], error)]
             # One of them cannot be forecast: each gets its own answer.
-            for job in jobs:
-                self._decode([job])
-            return
-        for job, forecast in zip(jobs, found, strict=True):
-            job.future.set_result(forecast)
+            return [one for job in jobs for one in self._decode([job])]
+        return list(zip(jobs, found, strict=True))
+
+
+def _deliver(found: Sequence[tuple[_Job, Forecast | Exception]]) -> None:
+    """Give the results to those who still wait; runs in the event loop."""
+    for job, result in found:
+        if job.future.done():
+            continue
+        if isinstance(result, Exception):
+            job.future.set_exception(result)
+        else:
+            job.future.set_result(result)
 
 
 def warm_up(model: Forecaster) -> None:

@@ -251,6 +251,11 @@ def texts(panel: Panel, times: Any) -> list[str | int]:
 
 def as_json(column: pl.Series) -> list[Any]:
     """Return a column as JSON has it: times as ISO 8601, NaN as null."""
+    if column.dtype == pl.Datetime("us") and not column.null_count():
+        times = column.to_numpy()
+        if not (times.astype(np.int64) % 1_000_000).any():
+            # Every answer has times: this takes a tenth of the time of an expression.
+            return list(np.datetime_as_string(times, unit="s").tolist())
     if column.dtype == pl.Datetime:
         return column.dt.to_string("iso:strict").str.replace(".000000", "", literal=True).to_list()
     if column.dtype.is_temporal():

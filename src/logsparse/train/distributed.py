@@ -7,6 +7,7 @@ Ranks trust one another, as torch does: objects that they exchange are not check
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -110,27 +111,38 @@ def _sendable(error: Exception) -> Exception:
 
 @contextmanager
 def join(device: torch.device) -> Iterator[Ranks]:
-    """Join the ranks for the duration of the block: those of torchrun, or of a group that is there already.
+    """Join the ranks for the block: those of torchrun, or of a group that is there already; else there is one.
 
-    Without either there is one rank.
+    The group stays for the next block, and is left when the process ends: a network that is still shared by it would
+    hang when it is freed. After an error it is left at once, so that the others do not wait.
     """
-    if dist.is_available() and dist.is_initialized():
-        yield Ranks(dist.get_rank(), dist.get_world_size(), _own_device(device))
-        return
     if not several():
         yield Ranks(device=device)
         return
     device = _own_device(device)
-    store, rank, count = _met()
-    # A group has its own keys: the store still holds the addresses of the group before it, of which ranks may be dead.
-    restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    own = dist.PrefixStore(f"restart-{restart}-{next(_groups)}", store)  # type: ignore[attr-defined]
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=own, rank=rank, world_size=count, timeout=_TIMEOUT)
+    if not dist.is_initialized():
+        store, rank, count = _met()
+        # A group has its own keys: the store still has the addresses of the group before, of which ranks may be dead.
+        restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        number = next(_groups)
+        own = dist.PrefixStore(f"restart-{restart}-{number}", store)  # type: ignore[attr-defined]
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=own, rank=rank, world_size=count, timeout=_TIMEOUT)
+        atexit.register(_leave)
+        _ours.add(number)
     try:
-        yield Ranks(rank, count, device)
-    finally:
+        yield Ranks(dist.get_rank(), dist.get_world_size(), device)
+    except BaseException:
+        _leave()
+        raise
+
+
+def _leave() -> None:
+    """Leave the group, unless it was there before."""
+    atexit.unregister(_leave)
+    if _ours and dist.is_initialized():
         dist.destroy_process_group()
+    _ours.clear()
 
 
 def several() -> bool:
@@ -145,8 +157,9 @@ def is_first() -> bool:
     return int(os.environ.get("RANK", "0")) == 0 or not several()
 
 
-# Groups that this process has joined; all ranks join the same ones.
+# Groups that this process has joined, which all ranks count alike, and the one that it is in.
 _groups = counted()
+_ours: set[int] = set()
 
 
 @cache
