@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, TypeVar, get_args, get_origin, get_type_h
 import numpy as np
 
 from logsparse.attention.pattern import Pattern, full
+from logsparse.data.holidays import holiday_texts
 from logsparse.errors import ConfigError, is_number, is_truth, is_whole, shown, suggest
 
 T = TypeVar("T")
@@ -92,7 +93,7 @@ _RULES: dict[str, tuple[Any, ...]] = {
     ),
     "profiles": (
         "steps and counts such as 24x7, each above 0",
-        lambda profiles: all(re.fullmatch("[1-9][0-9]*x[1-9][0-9]*", profile) for profile in profiles),
+        lambda profiles: all(re.fullmatch("[1-9][0-9]*x[1-9][0-9]*(-alike)?", profile) for profile in profiles),
         "write profiles=('24x7', '168x4') for a week of days and a month of weeks.",
     ),
 }
@@ -348,6 +349,8 @@ class Config(_Settings):
         "direct" forecasts all steps at once, "two-way" averages ancestral and direct.
     features
         Calendar features; None: those that follow from the frequency.
+    holidays
+        Countries and dates, such as "DE", "DE-BY" or "2024-12-25"; empty: none.
     model
         Settings of the network.
     train
@@ -372,10 +375,12 @@ class Config(_Settings):
     horizon: int
     method: Method = "ancestral"
     features: tuple[str, ...] | None = None
+    holidays: tuple[str, ...] = ()
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "holidays", holiday_texts(self.holidays))
         _settle(self)
 
     @property
@@ -391,9 +396,10 @@ class Config(_Settings):
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain values for JSON."""
         model = {**asdict(self.model), "patterns": [pattern.to_dict() for pattern in self.model.patterns]}
-        # Settings that were recorded before there were `steps` stay comparable with those of today.
+        # Settings that were recorded before there were `steps` and `holidays` stay comparable with those of today.
         train = {name: value for name, value in asdict(self.train).items() if name != "steps" or value is not None}
-        return {**asdict(self), "model": model, "train": train}
+        own = {name: value for name, value in asdict(self).items() if name != "holidays" or value}
+        return {**own, "model": model, "train": train}
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:

@@ -21,6 +21,7 @@ from logsparse.data.calendar import DAY, SECOND, Freq, Ints
 from logsparse.data.features import TRENDS
 from logsparse.data.frame import Data
 from logsparse.data.grid import Library, to_native
+from logsparse.data.holidays import FLAGS
 from logsparse.data.panel import Floats, Panel, SeriesId, Static
 from logsparse.data.sampler import learned_steps
 from logsparse.data.windows import lag_input, profile_input
@@ -57,6 +58,7 @@ _CYCLES = {
     "day": (DAY, 365 * DAY),
     "month": (DAY, 365 * DAY),
     "day_of_year": (DAY, 365 * DAY),
+    **dict.fromkeys(FLAGS, (DAY, 28 * DAY)),
 }
 
 Doubles = NDArray[np.float64]
