@@ -152,14 +152,14 @@ def test_a_saved_model_knows_its_holidays_without_the_package(tmp_path: Path, mo
     model.save(tmp_path / "model")
     assert "2029-01-26" in (tmp_path / "model" / "series.json").read_text()
     monkeypatch.setitem(sys.modules, "holidays", None)
-    loaded = ls.load(tmp_path / "model")
+    loaded = ls.LogSparse.load(tmp_path / "model")
     assert loaded.features_ == model.features_
     assert loaded.config_ == model.config_
     assert loaded.predict().equals(model.predict())
 
 
 def test_settings_with_holidays_survive_json_and_others_are_as_before() -> None:
-    config = ls.Config(context=24, horizon=24, holidays=["DE", CHRISTMAS])
+    config = ls.Config(context=24, horizon=24, holidays=("DE", CHRISTMAS))
     assert ls.Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
     assert "holidays" not in ls.Config(context=24, horizon=24).to_dict()
     assert read_settings(["holidays=DE,2024-12-31"]) == {"holidays": ("DE", "2024-12-31")}
@@ -191,7 +191,8 @@ def test_importance_shows_holidays_as_calendar_features() -> None:
 
 @pytest.mark.parametrize("freq", ["1w", "1mo"])
 def test_steps_longer_than_a_day_have_no_holidays(freq: str) -> None:
-    times = pl.datetime_range(*map(datetime.fromisoformat, ("2010-01-04", "2016-01-01")), freq, eager=True)
+    first, last = (datetime.fromisoformat(text) for text in ("2010-01-04", "2016-01-01"))
+    times = pl.datetime_range(first, last, freq, eager=True)
     frame = pl.DataFrame({"unique_id": "a", "ds": times, "y": np.arange(len(times)) % 5.0})
     with pytest.raises(ConfigError, match="Holidays need dates and steps that divide a day"):
         ls.LogSparse(2, holidays="DE", steps=1, verbose=False).fit(frame)

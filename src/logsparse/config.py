@@ -166,7 +166,8 @@ class ModelConfig(_Settings):
     lags
         Past values given as inputs, in steps back; 1 is the previous value.
     profiles
-        Mean and spread of past values given as inputs: 24x7 is every 24 steps back, seven times.
+        Mean and spread of past values given as inputs: 24x7 is every 24 steps back, seven times; 24x4-alike is the
+        same time of the last four days of the same kind, where holidays are like another weekday (data/holidays).
     scale
         What values are divided by: 1 + mean absolute value of the history (as in DeepAR), that mean alone, or the mean
         absolute deviation, with the mean subtracted.
@@ -350,7 +351,7 @@ class Config(_Settings):
     features
         Calendar features; None: those that follow from the frequency.
     holidays
-        Countries and dates, such as "DE", "DE-BY" or "2024-12-25"; empty: none.
+        Countries and dates, such as "DE", "DE-BY", "2024-12-25", "12-24" for every year, or "auto"; empty: none.
     model
         Settings of the network.
     train

@@ -259,7 +259,7 @@ def holidays_of(panel: Panel, entries: Sequence[str]) -> Holidays:
     for i in range(len(panel)):
         for day, apart_W in _distances(panel, i, every):
             for name in names[day].split("; "):  # as the package joins holidays of one day
-                apart[name] = apart.get(name, 0) + np.append(apart_W, apart_W[weekday(day)])
+                apart[name] = apart.get(name, 0) + np.append(apart_W, apart_W[weekday(np.int64(day))])
     if not apart:
         return every
     like = int(np.sum(list(apart.values()), axis=0)[:7].argmin())
@@ -297,7 +297,7 @@ def _distances(panel: Panel, series: int, holidays: Holidays) -> Iterator[tuple[
     usual_4NW = ~np.isnan(before_4NW) & ~holidays.has(day_N[:, None] - back_4NW)
     mean_NW = np.where(usual_4NW, before_4NW, 0).sum(0) / np.maximum(usual_4NW.sum(0), 1)
     apart_NW = np.abs(values[step_N][:, None] - mean_NW) / (np.nansum(np.abs(values)) / len(values) or 1)
-    known_N = usual_4NW.any(0).all(1) & ~np.isnan(values[step_N])
+    known_N = np.all(np.any(usual_4NW, axis=0), axis=1) & ~np.isnan(values[step_N])
     for day in np.unique(day_N[known_N]).tolist():
         yield day, apart_NW[known_N & (day_N == day)].sum(0)
 

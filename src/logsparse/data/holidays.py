@@ -126,7 +126,7 @@ def looked_back(count: int) -> int:
     return 7 * (count + 2)
 
 
-def weekday(day: Ints) -> Ints:
+def weekday(day: Ints | np.int64) -> Ints:
     """Return 0 for Monday to 6 for Sunday."""
     return np.asarray((day + 3) % 7)  # 1970-01-01 was a Thursday
 
@@ -159,23 +159,23 @@ def holiday_texts(value: Any) -> tuple[str, ...]:
 def _text(entry: Any) -> str:
     if not isinstance(entry, str):
         return _date(entry)
-    entry = entry.strip()
-    yearly = _YEARLY.fullmatch(entry) and _exists(f"2024-{entry}")
-    if entry == AUTO or yearly or _CODE.fullmatch(entry):
-        return entry
+    text = entry.strip()
+    yearly = _YEARLY.fullmatch(text) and _exists(f"2024-{text}")
+    if text == AUTO or yearly or _CODE.fullmatch(text):
+        return text
     # A time of day, as texts of dates often have one, is no name.
-    named = entry[10:11] == " " and not _TIME.match(entry[11:])
-    return f"{_date(entry[:10])} {entry[11:]}" if named else _date(entry[:10])
+    named = text[10:11] == " " and not _TIME.match(text[11:])
+    return f"{_date(text[:10])} {text[11:]}" if named else _date(text[:10])
 
 
 def _date(entry: Any) -> str:
     try:
-        day = date.fromisoformat(entry) if isinstance(entry, str) else np.datetime64(entry, "D").item()
+        day: Any = date.fromisoformat(entry) if isinstance(entry, str) else np.datetime64(entry, "D").item()
     except (TypeError, ValueError) as error:
         raise _refused(entry) from error
     if not isinstance(day, date):  # NaT
         raise _refused(entry)
-    return day.isoformat()
+    return str(day.isoformat())
 
 
 def _rows(frame: Any) -> list[str]:
@@ -273,9 +273,9 @@ def yearly_breaks(value_SD: NDArray[np.float64], first: int) -> tuple[str, ...]:
         usual_S1 = np.nanmedian(np.abs(apart_SD), axis=1, keepdims=True) * _DEVIATION
         score_D = np.abs(np.nanmedian(apart_SD / np.where(usual_S1 > 0, usual_S1, np.nan), axis=0))
     years: dict[str, list[tuple[float, bool]]] = {}
-    for day, score in zip(day_D.tolist(), score_D.tolist(), strict=True):
+    for day, score, weekend in zip(day_D.tolist(), score_D.tolist(), (weekday(day_D) >= 5).tolist(), strict=True):
         if not math.isnan(score):
-            years.setdefault((_EPOCH + timedelta(day)).isoformat()[5:], []).append((score, weekday(day) >= 5))
+            years.setdefault((_EPOCH + timedelta(day)).isoformat()[5:], []).append((score, weekend))
     agreed = {name: scores for name, scores in years.items() if len(scores) >= 2 and _agree(scores)}
     found = {name for name, scores in agreed.items() if sum(score >= _BROKEN for score, _ in scores) >= 2}
     clear = {name for name, scores in agreed.items() if max(scores)[0] >= _CLEARLY}

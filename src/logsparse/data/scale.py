@@ -184,7 +184,8 @@ class Profile:
     def parse(cls, text: str) -> Profile:
         """Parse 24x7, or 24x4-alike."""
         numbers, _, alike = text.partition("-")
-        return cls(*map(int, numbers.split("x")), alike=bool(alike))
+        step, count = map(int, numbers.split("x"))
+        return cls(step, count, bool(alike))
 
     def __str__(self) -> str:
         return f"{self.step}x{self.count}{'-alike' if self.alike else ''}"
