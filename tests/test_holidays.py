@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 import logsparse as ls
+from command import QUICK, logsparse, refusal
 from logsparse.data.features import Features, holidays_of
 from logsparse.data.holidays import FLAGS, Holidays, holiday_texts, resolved
 from logsparse.data.scale import Profile
@@ -79,6 +80,39 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "holidays", None)
     with pytest.raises(ConfigError, match=r"pip install logsparse\[holidays\]"):
         ls.LogSparse(24, holidays="DE", steps=1, verbose=False).fit(hourly(60))
+
+
+def test_a_day_of_every_year_needs_no_year() -> None:
+    days = resolved(["12-24", "02-29"], day("2023-03-01"), day("2024-03-01"))
+    assert {day("2023-12-24"), day("2044-12-24"), day("2028-02-29")} <= set(days)
+    with pytest.raises(ConfigError, match=r"for every year"):
+        holiday_texts("02-30")
+
+
+def closing_at_the_end_of_the_year(years: int) -> pl.DataFrame:
+    """Return three series of days that rest on Sundays and from 24 December to 1 January, and one that never rests."""
+    times = pl.date_range(date(2020, 1, 1), date(2020 + years, 12, 20), "1d", eager=True)
+    closed = times.dt.strftime("%m-%d").is_in(
+        ["12-24", "12-25", "12-26", "12-27", "12-28", "12-29", "12-30", "12-31", "01-01"]
+    )
+    rest = ((times.dt.weekday() == 7) | closed).to_numpy()
+    noise = np.random.default_rng(1).normal(size=(4, len(times)))
+    # One day on which all stood still is no yearly event.
+    still = (times == date(2021, 6, 16)).to_numpy()
+    level = [np.where(rest | still, 5.0, 30.0)] * 3 + [np.full(len(times), 20.0)]
+    parts = [pl.DataFrame({"unique_id": f"s{i}", "ds": times, "y": level[i] + noise[i]}) for i in range(4)]
+    return pl.concat(parts)
+
+
+def test_days_that_break_the_weekly_rhythm_every_year_are_found() -> None:
+    found = holidays_of(ls.to_panel(closing_at_the_end_of_the_year(3)), ["auto"])
+    last = [number for number in found.days if number >= day("2023-12-20")][:10]
+    assert last == [*range(day("2023-12-24"), day("2024-01-02")), day("2024-12-24")]
+    assert day("2021-06-16") not in found.days
+
+
+def test_one_year_is_too_little_to_find_days() -> None:
+    assert holidays_of(ls.to_panel(closing_at_the_end_of_the_year(0)), ["auto"]).days == ()
 
 
 def test_holidays_of_a_country_reach_years_beyond_the_data() -> None:
@@ -201,3 +235,23 @@ def test_steps_longer_than_a_day_have_no_holidays(freq: str) -> None:
 def test_days_alike_need_holidays() -> None:
     with pytest.raises(ConfigError, match="A profile of days alike needs holidays"):
         ls.LogSparse(24, profiles=["24x1-alike"], steps=1, verbose=False).fit(hourly(60))
+
+
+def test_the_command_takes_a_country_or_a_file_of_dates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    hourly(60, ("2024-02-07",)).write_parquet("hours.parquet")
+    pl.DataFrame({"name": ["Closed", "Closed"], "date": ["2024-02-07", "2024-03-05"]}).write_csv("special.csv")
+    done = logsparse("fit", "hours.parquet", "--horizon", 24, "--holidays", "special.csv", "-o", "own", *QUICK)
+    assert done.code == 0, done.err
+    assert "2024-02-07 Closed, 2024-03-05 Closed" in done.out
+    assert "day_before_holiday" in done.out
+    assert ls.LogSparse.load("own").config_.holidays == ("2024-02-07 Closed", "2024-03-05 Closed")
+    done = logsparse("fit", "hours.parquet", "--horizon", 24, "--holidays", "DE-BY,12-24", "-o", "country", *QUICK)
+    assert done.code == 0, done.err
+    assert ls.LogSparse.load("country").config_.holidays == ("DE-BY", "12-24")
+    assert logsparse("predict", "country", "-o", "next.csv").code == 0
+    assert "a country by its two letters" in refusal("fit", "hours.parquet", "--horizon", 24, "--holidays", "XX")
+    assert "--holidays" in refusal("fit", "hours.parquet", "--from", "own", "--holidays", "DE", "-o", "again")
+    assert "--holidays is for networks" in refusal(
+        "fit", "hours.parquet", "--horizon", 24, "--model", "ets", "--holidays", "DE"
+    )
