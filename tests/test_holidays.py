@@ -21,6 +21,7 @@ from logsparse.data.scale import Profile
 from logsparse.data.windows import Windows
 from logsparse.errors import ConfigError
 from logsparse.settings import read_settings
+from logsparse.storage import InvalidContentError
 
 CHRISTMAS = "2024-12-25"
 
@@ -190,6 +191,14 @@ def test_a_saved_model_knows_its_holidays_without_the_package(tmp_path: Path, mo
     assert loaded.features_ == model.features_
     assert loaded.config_ == model.config_
     assert loaded.predict().equals(model.predict())
+
+
+def test_a_folder_without_the_holidays_of_its_inputs_is_refused() -> None:
+    model = ls.LogSparse(24, holidays="2030-01-01", steps=1, verbose=False).fit(hourly(60))
+    facts, arrays = model._state()
+    del facts["features"]["holidays"]
+    with pytest.raises(InvalidContentError, match="learned/features/holidays must be given"):
+        model._restore(facts, arrays)
 
 
 def test_settings_with_holidays_survive_json_and_others_are_as_before() -> None:
