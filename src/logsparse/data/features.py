@@ -29,6 +29,8 @@ TRENDS = ("year", "age")
 # Future covariates are clipped to this many standard deviations, so that products of them stay finite.
 _MOST_DEVIATIONS = 1e8
 _CHUNK = 1 << 18
+# Most series from which it is learned what holidays are like.
+_MOST_SERIES = 500
 
 
 def chunks(length_R: Ints) -> Iterator[tuple[Ints, Ints]]:
@@ -256,8 +258,8 @@ def holidays_of(panel: Panel, entries: Sequence[str]) -> Holidays:
     if freq.kind == "business":
         return every
     apart: dict[str, NDArray[np.float64]] = {}
-    for i in range(len(panel)):
-        for day, apart_W in _distances(panel, i, every):
+    for series in _some(panel):
+        for day, apart_W in _distances(panel, series, every):
             for name in names[day].split("; "):  # as the package joins holidays of one day
                 apart[name] = apart.get(name, 0) + np.append(apart_W, apart_W[weekday(np.int64(day))])
     if not apart:
@@ -268,17 +270,27 @@ def holidays_of(panel: Panel, entries: Sequence[str]) -> Holidays:
 
 
 def _daily(panel: Panel) -> tuple[NDArray[np.float64], int]:
-    """Return the mean of every series on each local day, NaN where it has none, and the first day."""
+    """Return the mean of some series on each local day, NaN where there is none, and the first day."""
     first, last = int(panel.starts.min()) // DAY - 1, int(panel.ends().max()) // DAY + 1
-    mean_SD = np.full((len(panel), last - first + 1), np.nan)
-    for i in range(len(panel)):
-        values, step_T = panel[i].astype(np.float64), np.arange(panel.lengths[i])
-        place_T = local_times(panel, panel.freq.add(np.full_like(step_T, panel.starts[i]), step_T)) // DAY - first
-        seen_T = ~np.isnan(values)
-        count_D = np.bincount(place_T[seen_T], minlength=mean_SD.shape[1])
-        total_D = np.bincount(place_T[seen_T], values[seen_T], minlength=mean_SD.shape[1])
-        mean_SD[i, count_D > 0] = total_D[count_D > 0] / count_D[count_D > 0]
+    mean_SD = np.full((len(_some(panel)), last - first + 1), np.nan)
+    for mean_D, series in zip(mean_SD, _some(panel), strict=True):
+        values = panel[series].astype(np.float64)
+        place_T, seen_T = _days(panel, series) - first, ~np.isnan(values)
+        count_D = np.bincount(place_T[seen_T], minlength=len(mean_D))
+        total_D = np.bincount(place_T[seen_T], values[seen_T], minlength=len(mean_D))
+        np.divide(total_D, count_D, out=mean_D, where=count_D > 0)
     return mean_SD, first
+
+
+def _some(panel: Panel) -> list[int]:
+    """Return the series that tell what holidays are like: at most so many, spread over all of them."""
+    return np.linspace(0, len(panel) - 1, min(len(panel), _MOST_SERIES)).astype(np.int64).tolist()
+
+
+def _days(panel: Panel, series: int) -> Ints:
+    """Return the local day of every step of a series."""
+    step_T = np.arange(panel.lengths[series])
+    return local_times(panel, panel.freq.add(np.full_like(step_T, panel.starts[series]), step_T)) // DAY
 
 
 def _distances(panel: Panel, series: int, holidays: Holidays) -> Iterator[tuple[int, NDArray[np.float64]]]:
@@ -286,10 +298,9 @@ def _distances(panel: Panel, series: int, holidays: Holidays) -> Iterator[tuple[
 
     Relative to the mean size of the series, so that those of all series can be added.
     """
-    values, freq = panel[series].astype(np.float64), panel.freq
-    step_T, per_day = np.arange(len(values)), DAY // freq.count
-    day_T = local_times(panel, freq.add(np.full_like(step_T, panel.starts[series]), step_T)) // DAY
-    step_N = step_T[holidays.has(day_T) & (step_T >= 28 * per_day)]
+    values, day_T, per_day = panel[series].astype(np.float64), _days(panel, series), DAY // panel.freq.count
+    step_N = np.flatnonzero(holidays.has(day_T))
+    step_N = step_N[step_N >= 28 * per_day]
     day_N = day_T[step_N]
     # To the last day of each weekday, and to those of the three weeks before it.
     back_4NW = (weekday(day_N)[:, None] - np.arange(7) - 1) % 7 + 1 + 7 * np.arange(4)[:, None, None]

@@ -184,7 +184,7 @@ def _rows(frame: Any) -> list[str]:
 
     table = nw.from_native(frame, eager_only=True)
     columns = {name: table[name].to_list() for name in table.columns}
-    dated = next((name for name, entries_ in columns.items() if entries_ and _is_date(entries_[0])), None)
+    dated = next((name for name, column in columns.items() if column and _is_date(column[0])), None)
     if dated is None:
         raise _refused(frame)
     days = [_text(entry)[:10] for entry in columns[dated]]
