@@ -284,7 +284,7 @@ def _daily(panel: Panel) -> tuple[NDArray[np.float64], int]:
 
 def _some(panel: Panel) -> list[int]:
     """Return the series that tell what holidays are like: at most so many, spread over all of them."""
-    return np.linspace(0, len(panel) - 1, min(len(panel), _MOST_SERIES)).astype(np.int64).tolist()
+    return [int(place) for place in np.linspace(0, len(panel) - 1, min(len(panel), _MOST_SERIES))]
 
 
 def _days(panel: Panel, series: int) -> Ints:
