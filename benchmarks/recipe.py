@@ -24,6 +24,7 @@ import torch
 
 import logsparse as ls
 from logsparse.data.frame import to_panel
+from logsparse.data.holidays import holiday_texts
 from logsparse.data.panel import Panel
 from logsparse.data.times import clock_time, stamps
 from logsparse.defaults import recommend
@@ -125,6 +126,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--holidays", default="", help="country, such as US-CA")
     parser.add_argument("--context", type=int, default=None)
     parser.add_argument("--minutes", type=float, default=None)
     parser.add_argument("--seed", type=int, default=0)
@@ -137,14 +139,19 @@ def main() -> None:
     task, span = TASKS[args.task], "test" if args.test else "validation"
     panel = panel_of(task, span)
     history = panel.cut(panel.lengths - task.horizon * task.windows)
-    config = apply(recommend(history, task.horizon, args.context), read_settings(args.changes))
+    usual = recommend(history, task.horizon, args.context, holiday_texts(args.holidays or None))
+    config = apply(usual, read_settings(args.changes))
     if args.minutes is not None:
         config = replace(config, train=replace(config.train, minutes=args.minutes))
     model = ls.LogSparse(task.horizon, config=config, seed=args.seed, samples=args.samples)
     model.fit(history)
     found = scores(ls.backtest(model, panel, windows=task.windows, quantiles=LEVELS), panel, task)
     trained = model.history_
-    change = [*args.changes, *([f"context={args.context}"] if args.context else [])]
+    change = [
+        *args.changes,
+        *([f"holidays={args.holidays}"] if args.holidays else []),
+        *([f"context={args.context}"] if args.context else []),
+    ]
     row: dict[str, Any] = {
         "set": args.task,
         "span": span,

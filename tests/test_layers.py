@@ -17,8 +17,8 @@ FILES = sorted(SOURCE.rglob("*.py"))
 ORDER = [
     "errors", "process", "storage", "combine",
     "attention.reach", "attention.pattern", "attention.plain", "attention.native",
-    "model.inverse_cdf", "model.likelihood", "config", "settings", "presets",
-    "data.calendar", "data.mapped", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns",
+    "model.inverse_cdf", "model.likelihood", "data.calendar", "data.holidays", "config", "settings", "presets",
+    "data.mapped", "data.panel", "data.scale", "data.sampler", "data.times", "data.columns",
     "data.localtime", "data.features", "data.files", "data.grid", "data.frame", "data.later", "data.health",
     "data.findings",
     "data.series_index", "cluster.shards", "data.windows", "calibration", "defaults", "canvas", "pictures", "plots",
@@ -45,9 +45,9 @@ ORDER = [
 
 FRAMES = ("polars", "pandas", "narwhals", "pyarrow")
 MAY_SEE_FRAMES = {
-    "data.panel", "data.times", "data.columns", "data.localtime", "data.files", "data.grid", "data.frame", "data.later",
-    "data.health", "forecast", "attention.maps", "cluster.shards", "cluster.workers", "evaluation.results",
-    "evaluation.actuals",
+    "data.holidays", "data.panel", "data.times", "data.columns", "data.localtime", "data.files", "data.grid",
+    "data.frame", "data.later", "data.health", "forecast", "attention.maps", "cluster.shards", "cluster.workers",
+    "evaluation.results", "evaluation.actuals",
     "evaluation.backtest", "evaluation.metrics", "evaluation.compare", "evaluation.importance", "evaluation.what_if",
     "reporting.numbers", "reporting.sections", "reporting.report", "serving.tables", "serving.kserve",
     "serving.answers", "commands.options",

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, TypeVar, get_args, get_origin, get_type_h
 import numpy as np
 
 from logsparse.attention.pattern import Pattern, full
+from logsparse.data.holidays import holiday_texts
 from logsparse.errors import ConfigError, is_number, is_truth, is_whole, shown, suggest
 
 T = TypeVar("T")
@@ -92,7 +93,7 @@ _RULES: dict[str, tuple[Any, ...]] = {
     ),
     "profiles": (
         "steps and counts such as 24x7, each above 0",
-        lambda profiles: all(re.fullmatch("[1-9][0-9]*x[1-9][0-9]*", profile) for profile in profiles),
+        lambda profiles: all(re.fullmatch("[1-9][0-9]*x[1-9][0-9]*(-alike)?", profile) for profile in profiles),
         "write profiles=('24x7', '168x4') for a week of days and a month of weeks.",
     ),
 }
@@ -165,7 +166,8 @@ class ModelConfig(_Settings):
     lags
         Past values given as inputs, in steps back; 1 is the previous value.
     profiles
-        Mean and spread of past values given as inputs: 24x7 is every 24 steps back, seven times.
+        Mean and spread of past values given as inputs: 24x7 is every 24 steps back, seven times; 24x4-alike is the
+        same time of the last four days of the same kind, where holidays are like another weekday (data/holidays).
     scale
         What values are divided by: 1 + mean absolute value of the history (as in DeepAR), that mean alone, or the mean
         absolute deviation, with the mean subtracted.
@@ -348,6 +350,8 @@ class Config(_Settings):
         "direct" forecasts all steps at once, "two-way" averages ancestral and direct.
     features
         Calendar features; None: those that follow from the frequency.
+    holidays
+        Countries and dates, such as "DE", "DE-BY", "2024-12-25", "12-24" for every year, or "auto"; empty: none.
     model
         Settings of the network.
     train
@@ -372,10 +376,12 @@ class Config(_Settings):
     horizon: int
     method: Method = "ancestral"
     features: tuple[str, ...] | None = None
+    holidays: tuple[str, ...] = ()
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "holidays", holiday_texts(self.holidays))
         _settle(self)
 
     @property
@@ -391,9 +397,10 @@ class Config(_Settings):
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain values for JSON."""
         model = {**asdict(self.model), "patterns": [pattern.to_dict() for pattern in self.model.patterns]}
-        # Settings that were recorded before there were `steps` stay comparable with those of today.
+        # Settings that were recorded before there were `steps` and `holidays` stay comparable with those of today.
         train = {name: value for name, value in asdict(self.train).items() if name != "steps" or value is not None}
-        return {**asdict(self), "model": model, "train": train}
+        own = {name: value for name, value in asdict(self).items() if name != "holidays" or value}
+        return {**own, "model": model, "train": train}
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:

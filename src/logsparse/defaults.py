@@ -61,7 +61,7 @@ log = logging.getLogger("logsparse")
 LARGEST = 1e30
 
 
-def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
+def recommend(panel: Panel, horizon: int, context: int | None = None, holidays: Sequence[str] = ()) -> Config:
     """Return the default settings for this panel.
 
     Context, lags, profiles and features follow from the frequency and the lengths, the likelihood from the values.
@@ -72,7 +72,7 @@ def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
     model = replace(
         config.model,
         lags=_lags(panel),
-        profiles=_profiles(panel),
+        profiles=(*_profiles(panel), *(_alike(panel.freq) if holidays else ())),
         likelihood=family.name,
         scale="deviation" if "deviation" in family.scales else "mean",
         hidden_history=_HIDDEN if panel.static else 0.0,
@@ -80,7 +80,7 @@ def recommend(panel: Panel, horizon: int, context: int | None = None) -> Config:
     )
     # The newest values matter most for the forecast: hold back no more of them than validation needs.
     train = replace(config.train, validation_steps=7 * panel.freq.season + horizon)
-    return replace(config, features=_features(panel), model=model, train=train)
+    return replace(config, features=_features(panel), holidays=tuple(holidays), model=model, train=train)
 
 
 def for_amount(config: Config, panel: Panel) -> Config:
@@ -391,6 +391,12 @@ def _profiles(panel: Panel) -> tuple[str, ...]:
     wanted = [(season, 7), (season, 28), (7 * season, 4)] if _is_fine(panel.freq) else [(season, 4)]
     longest = int(np.median(panel.lengths)) // 2
     return tuple(f"{step}x{count}" for step, count in wanted if 2 * step <= longest)
+
+
+def _alike(freq: Freq) -> tuple[str, ...]:
+    """Return the same time of the last day alike, and of the last four, where holidays count as days like others."""
+    day = DAY // freq.count if freq.kind == "tick" and DAY % freq.count == 0 else 0
+    return (f"{day}x1-alike", f"{day}x4-alike") if day else ()
 
 
 def _features(panel: Panel) -> tuple[str, ...]:

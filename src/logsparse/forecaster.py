@@ -94,8 +94,8 @@ class LogSparse(Configured):
     **settings
         `device`: "auto" (a GPU if there is one), "cpu" or "cuda". `verbose`: whether to show progress. `method`:
         "two-way" (default), "direct" (faster), "ancestral" or "mean-path". `likelihood`: "gaussian", "student-t",
-        "negative-binomial" or "zero-inflated". `features`, and any other field of `ModelConfig` and `TrainConfig`,
-        such as `layers=2, dropout=0.1`. They replace those of the config, or those that follow from the data.
+        "negative-binomial" or "zero-inflated". `holidays`: a country ("DE", "DE-BY"), dates, or "auto". `features`, and
+        any other field of `ModelConfig` and `TrainConfig`, such as `layers=2`. They replace those of config or data.
 
     Attributes
     ----------
@@ -278,7 +278,7 @@ class LogSparse(Configured):
 
     def _default_config(self, panel: Panel) -> Config:
         """Return the settings that follow from the data."""
-        return for_amount(recommend(panel, self.horizon, self.context), panel)
+        return for_amount(recommend(panel, self.horizon, self.context, self._changes().get("holidays", ())), panel)
 
     def _network(self, config: Config, features: int, known: SeriesIndex, freq: Freq) -> Network:
         """Build the network; a forecaster that differs in its network only overrides this."""

@@ -34,7 +34,7 @@ from logsparse.model.network import Network
 from logsparse.params import Parameters, same
 from logsparse.settings import SETTINGS, Settings, apply, check_setting
 from logsparse.storage import InvalidContentError, entries, require, whole_number
-from logsparse.train.batches import Draws, TrainingSet, learned_from
+from logsparse.train.batches import Draws, TrainingSet, learned_from, profiles_of
 from logsparse.train.checkpoint import check_tensors
 from logsparse.train.distributed import Ranks, device_named
 from logsparse.train.loop import Training, TrainingHistory
@@ -329,6 +329,8 @@ class Learned(NamedTuple):
         known, features = SeriesIndex.from_dict(facts["known"]), Features.from_dict(facts["features"])
         history = TrainingHistory.from_dict(facts["story"])
         features.check(panel.freq)
+        alike = any(profile.alike for profile in profiles_of(config))
+        require("learned/features/holidays", "given, for days alike", None, holds=not alike or bool(features.holidays))
         whole_number("learned/config/horizon", config.horizon, horizon, horizon)
         # Every layer has tensors of its own, so more layers than tensors would only waste time below.
         whole_number("learned/config/model/layers", config.model.layers, 1, len(arrays))

@@ -9,11 +9,12 @@ from typing import Any, Literal, TypedDict, Union, get_args, get_origin, get_typ
 
 from logsparse.attention.pattern import PATTERNS, Pattern
 from logsparse.config import RENAMED, Config, Method, ModelConfig, TrainConfig, checked
+from logsparse.data.holidays import holiday_texts
 from logsparse.errors import ConfigError, suggest
 from logsparse.model.likelihood import likelihood
 
 # Settings of `Config` itself; context and horizon are parameters of a forecaster.
-_OWN = ("method", "features")
+_OWN = ("method", "features", "holidays")
 # The name of a field is that of no other, so it does without its part (`model` or `train`).
 _KINDS: dict[str, dict[str, Any]] = {
     "model": get_type_hints(ModelConfig),
@@ -34,6 +35,7 @@ class Settings(TypedDict, total=False):
     verbose: bool
     method: Method
     features: Sequence[str] | None
+    holidays: Any
     layers: int
     heads: int
     kernel: int
@@ -83,7 +85,7 @@ def dotted() -> dict[str, Any]:
 
 def check_setting(name: str, value: Any) -> Any:
     """Return the value of one setting, checked by itself; what contradicts other settings shows in `apply`."""
-    settled = checked(name, value, _KINDS[_PART[name]][name])
+    settled = checked(name, holiday_texts(value) if name == "holidays" else value, _KINDS[_PART[name]][name])
     if name == "likelihood":
         likelihood(settled)
     return settled

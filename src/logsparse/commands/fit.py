@@ -73,6 +73,10 @@ def fit(
         typer.Option(help="random seed; results repeat with the same number of threads and without --minutes [0]"),
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda [auto]")] = None,
+    holidays: Annotated[
+        str | None,
+        typer.Option(metavar="DE|FILE", help="country, or one with a region (DE-BY), or a file of dates [none]"),
+    ] = None,
     covariates: Covariates = None,
     past_covariates: PastCovariates = None,
     static: StaticNames = None,
@@ -107,6 +111,8 @@ def fit(
     check_replaceable(out)
     # What --set says of a setting that has an option of its own gives way to the option.
     settings = {**read_settings(changes or []), **given(steps=steps, minutes=minutes, seed=seed, device=device)}
+    if holidays is not None:
+        settings["holidays"] = _holidays(holidays)
     used = columns(
         id_col=id_col,
         time_col=time_col,
@@ -150,6 +156,13 @@ def fit(
         raise
     if first:
         _finish(model, out, folder)
+
+
+def _holidays(text: str) -> Any:
+    """Return the table of a file, or the text itself: a country, or several separated by commas."""
+    from logsparse.data.files import is_file_name, read
+
+    return read(Path(text)) if is_file_name(Path(text)) else listed(text)
 
 
 def _finish(model: LogSparse, out: Path, folder: Path) -> None:
@@ -258,7 +271,7 @@ def _network(name: str, horizon: int, context: int | None, preset: str | None, s
 
 
 # Settings with an option of their own.
-_OPTIONS = ("steps", "minutes", "seed", "device")
+_OPTIONS = ("steps", "minutes", "seed", "device", "holidays")
 # What of a fitted model may be set when it is trained further.
 _FINE_TUNED = ("steps", "minutes", "lr")
 
@@ -270,6 +283,7 @@ def _loaded(origin: Path, settings: dict[str, Any], used: Columns, **others: Any
     from logsparse.registry import load
 
     placed = {name: settings[name] for name in ("seed", "device") if name in settings}
+    others |= {"holidays": settings.pop("holidays", None)}
     sets = [f"--set {name}" for name in settings if name not in (*_FINE_TUNED, *placed)]
     options = [f"--{name.replace('_', '-')}" for name in {**given(**others), **used}]
     if sets or options:
@@ -303,6 +317,7 @@ def _plan_rows(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
         ("lags", ", ".join(map(str, model.lags))),
         ("profiles", ", ".join(model.profiles)),
         ("features", ", ".join(plan.features) or "none"),
+        ("holidays", ", ".join(config.holidays[:3]) + (" ..." if len(config.holidays) > 3 else "")),
         ("covariates", ", ".join(panel.ahead)),
         ("past covariates", ", ".join(panel.past)),
         ("static", ", ".join(panel.static)),

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from logsparse.data.calendar import DAY, FARTHEST, SECOND, Freq, Ints
+from logsparse.data.holidays import AUTO, FLAGS, Holidays, resolved, weekday, yearly_breaks
 from logsparse.data.panel import Floats, Panel
 from logsparse.data.times import to_wall
 from logsparse.errors import ConfigError, DataError
@@ -28,6 +29,8 @@ TRENDS = ("year", "age")
 # Future covariates are clipped to this many standard deviations, so that products of them stay finite.
 _MOST_DEVIATIONS = 1e8
 _CHUNK = 1 << 18
+# Most series from which it is learned what holidays are like.
+_MOST_SERIES = 500
 
 
 def chunks(length_R: Ints) -> Iterator[tuple[Ints, Ints]]:
@@ -93,6 +96,7 @@ class Features:
     std: tuple[float, ...]
     past: tuple[str, ...] = ()
     lags: tuple[int, ...] = ()
+    holidays: Holidays | None = None
 
     def __len__(self) -> int:
         return len(self.names) + len(self.covariates) + 2 * len(self.past) * len(self.lags)
@@ -106,13 +110,18 @@ class Features:
         *,
         past: Sequence[str] = (),
         lags: Sequence[int] = (),
+        holidays: Holidays | None = None,
     ) -> Self:
         """Compute mean and deviation over the visible steps; `names` default to `features_for` the step."""
         names = tuple(features_for(panel.freq) if names is None else names)
         _check_names(names, panel.freq)
         columns = (*covariates, *past)
         _check_covariates(panel, columns)
-        statistics = [*_calendar_statistics(panel, names), *(_covariate_statistics(panel, name) for name in columns)]
+        flags = FLAGS if holidays is not None else ()
+        found = dict(zip((*names, *flags), _calendar_statistics(panel, (*names, *flags), holidays), strict=True))
+        # What a network never saw in training would mislead it later.
+        names += tuple(flag for flag in flags if found[flag][1] > 0)
+        statistics = [*(found[name] for name in names), *(_covariate_statistics(panel, name) for name in columns)]
         # A constant feature carries no information: with deviation 1 it is 0 in training and finite later.
         # (Chunks of equal float32 values have an exact mean in float64, so their deviation is exactly 0.)
         std = tuple(s or 1.0 for _, s in statistics)
@@ -123,6 +132,7 @@ class Features:
             std=std,
             past=tuple(past),
             lags=tuple(lags) if past else (),
+            holidays=holidays,
         )
 
     def __call__(self, panel: Panel, series_B: Ints, step_BL: Ints, out_BLF: Floats | None = None) -> Floats:
@@ -130,12 +140,12 @@ class Features:
         if out_BLF is None:
             out_BLF = np.empty((*step_BL.shape, len(self)), np.float32)
         if set(self.names) - {"age"}:
-            local_BL = _local(panel, panel.freq.add(panel.starts[series_B][:, None], step_BL))
+            local_BL = local_times(panel, panel.freq.add(panel.starts[series_B][:, None], step_BL))
         else:
             local_BL = step_BL
         age_BL = step_BL if panel.elapsed is None else step_BL + panel.elapsed[series_B][:, None]
         for f, name in enumerate(self.names):
-            raw_BL = age_BL if name == "age" else _field(name, local_BL)
+            raw_BL = age_BL if name == "age" else _field(name, local_BL, self.holidays)
             out_BLF[..., f] = (raw_BL - self.mean[f]) / self.std[f]
         _check_covariates(panel, self.covariates)
         if self.covariates:
@@ -145,7 +155,7 @@ class Features:
     def earlier(self, name: str, panel: Panel, series_B: Ints, step_BL: Ints, back: int) -> Floats:
         """Return one calendar feature as it was `back` steps earlier; year and age not before the series began."""
         f = self.names.index(name)
-        alone = Features(names=(name,), covariates=(), mean=(self.mean[f],), std=(self.std[f],))
+        alone = Features(names=(name,), covariates=(), mean=(self.mean[f],), std=(self.std[f],), holidays=self.holidays)
         steps_BL = step_BL - back
         if name in TRENDS:
             steps_BL = np.maximum(steps_BL, np.minimum(step_BL, 0))
@@ -200,13 +210,17 @@ class Features:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists and strings, ready for JSON."""
-        return {key: list(value) for key, value in asdict(self).items()}
+        state: dict[str, Any] = {key: list(value) for key, value in asdict(self).items() if key != "holidays"}
+        return state if self.holidays is None else {**state, "holidays": self.holidays.to_dict()}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
         """Validate and load the output of `to_dict`."""
         entries("features", state, "names", "covariates", "mean", "std")
-        names = texts("features/names", state["names"], CALENDAR)
+        # Models of 0.2.0 have no holidays.
+        saved = state.get("holidays")
+        holidays = None if saved is None else Holidays.from_dict(saved)
+        names = texts("features/names", state["names"], CALENDAR if holidays is None else (*CALENDAR, *FLAGS))
         covariates = texts("features/covariates", state["covariates"])
         # Models of 0.1.0 have no covariates of the past.
         past = texts("features/past", state.get("past", []))
@@ -221,11 +235,86 @@ class Features:
             std=numbers("features/std", state["std"], count, least=float(np.finfo(np.float32).tiny)),
             past=past,
             lags=lags,
+            holidays=holidays,
         )
 
     def check(self, freq: Freq) -> None:
         """Raise if times of this step do not have these calendar features."""
-        _check_names(self.names, freq)
+        _check_names([name for name in self.names if name not in FLAGS], freq)
+
+
+def holidays_of(panel: Panel, entries: Sequence[str]) -> Holidays:
+    """Return the holidays of a panel and the weekday they are like: the one that their values are nearest to.
+
+    A holiday of some name that was nearer to the day of the week it fell on is a day as usual here, and left out.
+    """
+    freq = panel.freq
+    if not (freq.kind == "business" or (freq.kind == "tick" and DAY % freq.count == 0)):
+        raise ConfigError(
+            "Holidays need dates and steps that divide a day.",
+            got=f"steps of {freq}",
+            hint="leave holidays out; a covariate can count the holidays of each step.",
+        )
+    if AUTO in entries:
+        entries = [*(entry for entry in entries if entry != AUTO), *yearly_breaks(*_daily(panel))]
+    names = resolved(entries, int(panel.starts.min()) // DAY, int(panel.ends().max()) // DAY)
+    every = Holidays(tuple(names))
+    if freq.kind == "business":
+        return every
+    apart: dict[str, NDArray[np.float64]] = {}
+    for series in _some(panel):
+        for day, apart_W in _distances(panel, series, every):
+            for name in names[day].split("; "):  # as the package joins holidays of one day
+                apart[name] = apart.get(name, 0) + np.append(apart_W, apart_W[weekday(np.int64(day))])
+    if not apart:
+        return every
+    like = int(np.sum(list(apart.values()), axis=0)[:7].argmin())
+    usual = {name for name, apart_W in apart.items() if apart_W[7] < apart_W[like]}
+    return Holidays(tuple(day for day, name in names.items() if not usual.issuperset(name.split("; "))), like)
+
+
+def _daily(panel: Panel) -> tuple[NDArray[np.float64], int]:
+    """Return the mean of some series on each local day, NaN where there is none, and the first day."""
+    first, last = int(panel.starts.min()) // DAY - 1, int(panel.ends().max()) // DAY + 1
+    mean_SD = np.full((len(_some(panel)), last - first + 1), np.nan)
+    for mean_D, series in zip(mean_SD, _some(panel), strict=True):
+        values = panel[series].astype(np.float64)
+        place_T, seen_T = _days(panel, series) - first, ~np.isnan(values)
+        count_D = np.bincount(place_T[seen_T], minlength=len(mean_D))
+        total_D = np.bincount(place_T[seen_T], values[seen_T], minlength=len(mean_D))
+        np.divide(total_D, count_D, out=mean_D, where=count_D > 0)
+    return mean_SD, first
+
+
+def _some(panel: Panel) -> list[int]:
+    """Return the series that tell what holidays are like: at most so many, spread over all of them."""
+    return [int(place) for place in np.linspace(0, len(panel) - 1, min(len(panel), _MOST_SERIES))]
+
+
+def _days(panel: Panel, series: int) -> Ints:
+    """Return the local day of every step of a series."""
+    step_T = np.arange(panel.lengths[series])
+    return local_times(panel, panel.freq.add(np.full_like(step_T, panel.starts[series]), step_T)) // DAY
+
+
+def _distances(panel: Panel, series: int, holidays: Holidays) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """Yield each holiday of a series, and how far its values are from those of every weekday of the four weeks before.
+
+    Relative to the mean size of the series, so that those of all series can be added.
+    """
+    values, day_T, per_day = panel[series].astype(np.float64), _days(panel, series), DAY // panel.freq.count
+    step_N = np.flatnonzero(holidays.has(day_T))
+    step_N = step_N[step_N >= 28 * per_day]
+    day_N = day_T[step_N]
+    # To the last day of each weekday, and to those of the three weeks before it.
+    back_4NW = (weekday(day_N)[:, None] - np.arange(7) - 1) % 7 + 1 + 7 * np.arange(4)[:, None, None]
+    before_4NW = values[step_N[:, None] - per_day * back_4NW]
+    usual_4NW = ~np.isnan(before_4NW) & ~holidays.has(day_N[:, None] - back_4NW)
+    mean_NW = np.where(usual_4NW, before_4NW, 0).sum(0) / np.maximum(usual_4NW.sum(0), 1)
+    apart_NW = np.abs(values[step_N][:, None] - mean_NW) / (np.nansum(np.abs(values)) / len(values) or 1)
+    known_N = np.all(np.any(usual_4NW, axis=0), axis=1) & ~np.isnan(values[step_N])
+    for day in np.unique(day_N[known_N]).tolist():
+        yield day, apart_NW[known_N & (day_N == day)].sum(0)
 
 
 def _check_names(names: Sequence[str], freq: Freq) -> None:
@@ -247,20 +336,26 @@ def _check_covariates(panel: Panel, names: Sequence[str]) -> None:
         )
 
 
-def _local(panel: Panel, time: Ints) -> Ints:
+def local_times(panel: Panel, time: Ints) -> Ints:
     """Convert times on the clock to local time: with a zone, steps finer than a day are in UTC (data/calendar)."""
     if panel.origin.zone is None or panel.freq.counts_days or panel.freq.kind == "index":
         return time
     return to_wall(time.ravel(), panel.origin.zone).reshape(time.shape)
 
 
-def _field(name: str, local: Ints) -> Ints:
+def _field(name: str, local: Ints, holidays: Holidays | None) -> Ints:
+    if holidays is not None and name in (*FLAGS, "weekday"):
+        return holidays.feature(name, local // DAY)
+    return _plain_field(name, local)
+
+
+def _plain_field(name: str, local: Ints) -> Ints:
     if name in ("hour", "minute", "second"):
         unit, size = {"hour": (3600, 24), "minute": (60, 60), "second": (1, 60)}[name]
         return np.asarray(local // (unit * SECOND) % size)
     day = local // DAY
     if name == "weekday":
-        return np.asarray((day + 3) % 7)  # 1970-01-01 was a Thursday
+        return weekday(day)
     date = day.astype("datetime64[D]")
     if name == "day":
         return np.asarray(day - date.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + 1)
@@ -271,14 +366,14 @@ def _field(name: str, local: Ints) -> Ints:
     return np.asarray(date.astype("datetime64[Y]").astype(np.int64) + 1970)
 
 
-def _calendar_statistics(panel: Panel, names: Sequence[str]) -> list[tuple[float, float]]:
+def _calendar_statistics(panel: Panel, names: Sequence[str], holidays: Holidays | None) -> list[tuple[float, float]]:
     # Series with the same span have the same calendar: it is computed once, weighted by their number.
     spans_R2, count_R = np.unique(np.stack((panel.starts, panel.lengths), axis=1), axis=0, return_counts=True)
     statistics = [Statistics() for _ in names]
     for row_N, step_N in chunks(spans_R2[:, 1]):
-        local_N = _local(panel, panel.freq.add(spans_R2[row_N, 0], step_N))
+        local_N = local_times(panel, panel.freq.add(spans_R2[row_N, 0], step_N))
         for name, statistic in zip(names, statistics, strict=True):
-            raw_N = step_N if name == "age" else _field(name, local_N)
+            raw_N = step_N if name == "age" else _field(name, local_N, holidays)
             statistic.add(raw_N.astype(np.float64), count_R[row_N])
     return [statistic.result() for statistic in statistics]
 

@@ -13,13 +13,14 @@ reads only steps before the forecast start, for every position of the horizon, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logsparse.data.calendar import Ints
+from logsparse.data.holidays import looked_back
 from logsparse.data.panel import Floats, Panel
 
 # B windows, C context, T steps in a row, L steps of a window, E = reach + L steps, R profiles
@@ -174,15 +175,31 @@ def _rolling_sum(size_T: Doubles, context: int) -> Doubles:
 
 @dataclass(frozen=True)
 class Profile:
-    """`count` earlier values, `step` steps apart."""
+    """`count` earlier values, `step` steps apart; or those of the last `count` days alike, of `step` steps each."""
 
     step: int
     count: int
+    alike: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Profile:
+        """Parse 24x7, or 24x4-alike."""
+        numbers, _, alike = text.partition("-")
+        step, count = map(int, numbers.split("x"))
+        return cls(step, count, bool(alike))
+
+    def __str__(self) -> str:
+        return f"{self.step}x{self.count}{'-alike' if self.alike else ''}"
+
+    def nearest(self, horizon: int) -> int:
+        """Return the fewest times `step` that are at least the horizon."""
+        return -(-horizon // self.step)
 
     def back(self, horizon: int) -> range:
         """Return the lags of these values; the smallest is at least the horizon, so all values are known."""
-        nearest = -(-horizon // self.step)
-        return range(nearest * self.step, (nearest + self.count) * self.step, self.step)
+        nearest = self.nearest(horizon)
+        count = looked_back(self.count) + 1 if self.alike else self.count
+        return range(nearest * self.step, (nearest + count) * self.step, self.step)
 
 
 def reach(lags: Sequence[int], profiles: Sequence[Profile], horizon: int) -> int:
@@ -191,20 +208,34 @@ def reach(lags: Sequence[int], profiles: Sequence[Profile], horizon: int) -> int
 
 
 def profile_of(
-    values_BE: Floats, observed_BE: NDArray[np.bool_], back: range, length: int
+    values_BE: Floats, observed_BE: NDArray[np.bool_], back: Iterable[int] | Ints, length: int
 ) -> tuple[Doubles, Doubles, NDArray[np.bool_]]:
     """Return the mean, the mean distance from it, and whether any value was observed (else both are 0), (B, L) each.
 
-    Values that were not observed must be 0.
+    `back` are lags, or for each position lags of its own (K, B, L), where 0 is none. Values that were not observed
+    must be 0.
     """
     size = values_BE.shape[1] - length
-    cuts = [slice(size - steps, size - steps + length) for steps in back]
+    if isinstance(back, np.ndarray):
+        place_BL = np.arange(size, size + length)
+        parts = [_at(values_BE, observed_BE, place_BL - back_BL, back_BL > 0) for back_BL in back]
+    else:
+        cuts = [slice(size - steps, size - steps + length) for steps in back]
+        parts = [(values_BE[:, cut], observed_BE[:, cut]) for cut in cuts]
     total_BL, distance_BL = np.zeros((2, len(values_BE), length))
     count_BL = np.zeros((len(values_BE), length), np.int64)
-    for cut in cuts:
-        total_BL += values_BE[:, cut]
-        count_BL += observed_BE[:, cut]
+    for part_BL, seen_BL in parts:
+        total_BL += part_BL
+        count_BL += seen_BL
     mean_BL = total_BL / np.maximum(count_BL, 1)
-    for cut in cuts:
-        distance_BL += np.abs(values_BE[:, cut] - mean_BL) * observed_BE[:, cut]
+    for part_BL, seen_BL in parts:
+        distance_BL += np.abs(part_BL - mean_BL) * seen_BL
     return mean_BL, distance_BL / np.maximum(count_BL, 1), count_BL > 0
+
+
+def _at(
+    values_BE: Floats, observed_BE: NDArray[np.bool_], place_BL: Ints, wanted_BL: NDArray[np.bool_]
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the values at these places, and whether they are wanted and observed; 0 where they are not."""
+    seen_BL = np.take_along_axis(observed_BE, place_BL, 1) & wanted_BL
+    return np.where(seen_BL, np.take_along_axis(values_BE, place_BL, 1), np.float32(0)), seen_BL

@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from logsparse.data.calendar import Ints
-from logsparse.data.features import Features
+from logsparse.data.calendar import DAY, Ints
+from logsparse.data.features import Features, local_times
 from logsparse.data.panel import Floats, Panel
 from logsparse.data.scale import Profile, Scaling, profile_of, reach
 from logsparse.errors import ConfigError
@@ -102,7 +102,7 @@ def lag_input(lag: int) -> str:
 
 def profile_input(profile: Profile) -> str:
     """Return the name of a profile among the inputs."""
-    return f"profile {profile.step}x{profile.count}"
+    return f"profile {profile}"
 
 
 class Windows:
@@ -135,6 +135,7 @@ class Windows:
         self.scaling = Scaling(panel, context, scale)
         self.lags, self.profiles = tuple(lags), tuple(profiles)
         self.delays = dict(delays or {})
+        self._alike_days: dict[Profile, tuple[int, Ints]] = {}
         self._buffers = self._allocate(0)
 
     def __call__(self, series_B: Ints, start_B: Ints, hidden_B: NDArray[np.bool_] | None = None) -> Batch:
@@ -161,7 +162,8 @@ class Windows:
         parts = (batch.profile_BLR, batch.spread_BLR, batch.profile_observed_BLR)
         for r, profile in enumerate(self.profiles):
             last = before + length - self.delays.get(profile_input(profile), 0)
-            computed = profile_of(values_BE[:, :last], observed_BE[:, :last], profile.back(self.horizon), length)
+            back = self._alike(profile, series_B, start_B) if profile.alike else profile.back(self.horizon)
+            computed = profile_of(values_BE[:, :last], observed_BE[:, :last], back, length)
             for part_BLR, computed_BL in zip(parts, computed, strict=True):
                 part_BLR.numpy()[..., r] = computed_BL
         batch.series_B.numpy()[:] = series_B if self.panel.numbers is None else self.panel.numbers[series_B]
@@ -179,6 +181,26 @@ class Windows:
         batch = self._buffer(1).each(torch.zero_)
         batch.scale_B.fill_(1)
         return batch
+
+    def _alike(self, profile: Profile, series_B: Ints, start_B: Ints) -> Ints:
+        """Return (K, B, L): how many steps back the same time of the last days alike is."""
+        first, back_KD = self._days_back(profile)
+        step_BL = (start_B - self.context)[:, None] + np.arange(self.context + self.horizon)
+        time_BL = self.panel.freq.add(self.panel.starts[series_B][:, None], step_BL)
+        return profile.step * back_KD[:, local_times(self.panel, time_BL) // DAY - first]
+
+    def _days_back(self, profile: Profile) -> tuple[int, Ints]:
+        """Return the first day of all windows, and how many days back the last days alike are, of each from it on."""
+        if profile not in self._alike_days:
+            panel, holidays = self.panel, self.features.holidays
+            assert holidays is not None
+            steps_S = (np.full_like(panel.starts, -self.context), panel.lengths + self.horizon)
+            days = [panel.freq.add(panel.starts, part_S) // DAY for part_S in steps_S]
+            # A local day may be the one before or after that of UTC.
+            day_D = np.arange(int(days[0].min()) - 1, int(days[1].max()) + 2)
+            back_KD = holidays.alike(day_D, profile.nearest(self.horizon), profile.count)
+            self._alike_days[profile] = int(day_D[0]), back_KD
+        return self._alike_days[profile]
 
     def _write_features(self, out_BLF: Floats, series_B: Ints, start_B: Ints, new_B: NDArray[np.bool_]) -> None:
         step_BL = (start_B - self.context)[:, None] + np.arange(self.context + self.horizon)

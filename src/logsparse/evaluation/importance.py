@@ -21,6 +21,7 @@ from logsparse.data.calendar import DAY, SECOND, Freq, Ints
 from logsparse.data.features import TRENDS
 from logsparse.data.frame import Data
 from logsparse.data.grid import Library, to_native
+from logsparse.data.holidays import FLAGS
 from logsparse.data.mapped import gathered
 from logsparse.data.panel import Floats, Panel, SeriesId, Static
 from logsparse.data.sampler import learned_steps
@@ -58,6 +59,7 @@ _CYCLES = {
     "day": (DAY, 365 * DAY),
     "month": (DAY, 365 * DAY),
     "day_of_year": (DAY, 365 * DAY),
+    **dict.fromkeys(FLAGS, (DAY, 28 * DAY)),
 }
 
 Doubles = NDArray[np.float64]

@@ -11,12 +11,13 @@ import numpy as np
 import torch
 
 from logsparse.config import Config, TrainConfig
-from logsparse.data.calendar import Ints
-from logsparse.data.features import Features
+from logsparse.data.calendar import DAY, Freq, Ints
+from logsparse.data.features import Features, holidays_of
 from logsparse.data.panel import Panel
 from logsparse.data.sampler import Candidates, Pairs, Sampler, epoch, learned_steps, split
 from logsparse.data.scale import Profile, reach
 from logsparse.data.windows import Batch, Windows
+from logsparse.errors import ConfigError
 from logsparse.train.distributed import Ranks
 
 # One window in so many keeps all its lags, which is enough to learn one step ahead (docs/RECIPE.md).
@@ -186,7 +187,21 @@ def _hidden(panel: Panel, config: Config) -> _Hidden:
 
 
 def _features(panel: Panel, config: Config) -> Features:
-    return Features.fit(panel, config.features, panel.ahead, past=panel.past, lags=config.model.lags)
+    holidays = holidays_of(panel, config.holidays) if config.holidays else None
+    _check_alike(panel.freq, config)
+    return Features.fit(panel, config.features, panel.ahead, past=panel.past, lags=config.model.lags, holidays=holidays)
+
+
+def _check_alike(freq: Freq, config: Config) -> None:
+    """Raise ConfigError for a profile of days alike without holidays, or with steps that are not those of a day."""
+    for profile in profiles_of(config):
+        whole_day = freq.kind == "tick" and profile.step * freq.count == DAY
+        if profile.alike and not (config.holidays and whole_day):
+            raise ConfigError(
+                "A profile of days alike needs holidays, and as many steps as a day has.",
+                got=f"{profile} with steps of {freq} and {'holidays' if config.holidays else 'no holidays'}",
+                hint='give holidays, such as "DE", or leave the profile out.',
+            )
 
 
 def windows_of(panel: Panel, features: Features, config: Config, delays: Mapping[str, int] | None = None) -> Windows:
@@ -217,4 +232,4 @@ def looks_back(config: Config) -> int:
 
 def profiles_of(config: Config) -> list[Profile]:
     """Return the profiles that the settings ask for."""
-    return [Profile(*map(int, profile.split("x"))) for profile in config.model.profiles]
+    return [Profile.parse(profile) for profile in config.model.profiles]
