@@ -84,7 +84,7 @@ _RULES: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("dropout", "average", "hidden_history"), ("at least 0 and below 1", lambda value: 0 <= value < 1)),
     "validation_share": ("above 0 and at most a half", lambda value: 0 < value <= 0.5),
     "weight_decay": ("at least 0", lambda value: value >= 0),
-    "unknown_series": ("between 0 and 1", lambda value: 0 <= value <= 1),
+    **dict.fromkeys(("unknown_series", "blend"), ("between 0 and 1", lambda value: 0 <= value <= 1)),
     "lags": (
         "1 and then other numbers of steps from 2 on, each once",
         lambda lags: lags[:1] == (1,) and len(set(lags)) == len(lags) and min(lags) >= 1,
@@ -348,6 +348,8 @@ class Config(_Settings):
         "direct" forecasts all steps at once, "two-way" averages ancestral and direct.
     features
         Calendar features; None: those that follow from the frequency.
+    blend
+        Weight of simple rules per series, beside the network, in the forecast (`logsparse.simple`); 1: no network.
     model
         Settings of the network.
     train
@@ -372,6 +374,7 @@ class Config(_Settings):
     horizon: int
     method: Method = "ancestral"
     features: tuple[str, ...] | None = None
+    blend: float = 0.0
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
 
@@ -391,9 +394,10 @@ class Config(_Settings):
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain values for JSON."""
         model = {**asdict(self.model), "patterns": [pattern.to_dict() for pattern in self.model.patterns]}
-        # Settings that were recorded before there were `steps` stay comparable with those of today.
+        # Settings that were recorded before there were `steps` and `blend` stay comparable with those of today.
         train = {name: value for name, value in asdict(self.train).items() if name != "steps" or value is not None}
-        return {**asdict(self), "model": model, "train": train}
+        found = {**asdict(self), "model": model, "train": train}
+        return {name: value for name, value in found.items() if name != "blend" or value}
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, Unpack
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
@@ -19,10 +20,12 @@ from torch.overrides import TorchFunctionMode
 
 from logsparse.attention.pattern import Pattern
 from logsparse.calibration import LEVELS, Calibration, came, measure
+from logsparse.combine import average, joint_paths, middles, path_quantiles
 from logsparse.config import Config, Method, TrainConfig
 from logsparse.data.columns import Columns
 from logsparse.data.features import Features
-from logsparse.data.panel import Panel
+from logsparse.data.panel import Floats, Panel
+from logsparse.data.sampler import Pairs
 from logsparse.data.series_index import SeriesIndex
 from logsparse.defaults import a_config, check_agrees, check_reach, check_size, seen_values
 from logsparse.errors import ConfigError, DataError, NotFittedError, above_zero, truth, whole
@@ -31,8 +34,9 @@ from logsparse.model.decode import Sampled, Sampling, sample
 from logsparse.model.network import Network
 from logsparse.params import Parameters, same
 from logsparse.settings import SETTINGS, Settings, apply, check_setting
+from logsparse.simple import REACH, simple_forecasts
 from logsparse.storage import InvalidContentError, entries, require, whole_number
-from logsparse.train.batches import Draws, TrainingSet, learned_from
+from logsparse.train.batches import Draws, TrainingSet, learned_from, looks_back
 from logsparse.train.checkpoint import check_tensors
 from logsparse.train.distributed import Ranks, device_named
 from logsparse.train.loop import Training, TrainingHistory
@@ -44,8 +48,8 @@ if TYPE_CHECKING:
 _SEEDS = 2**62
 _MOST_PATHS = _LONGEST_CONTEXT = 100_000
 _MOST_STEPS = 10**9
-# Most windows on which the coverage of intervals is measured.
-_MEASURED = 256
+# Most windows on which the coverage of intervals is measured; with simple rules, which are computed one by one.
+_MEASURED, _MEASURED_SIMPLE = 256, 64
 # Minutes that a second training gets if the first took all of them: its first step is its last.
 _MOMENT = 1e-6
 
@@ -333,28 +337,79 @@ def refit_settings(first: Training) -> TrainConfig:
 
 def measured(first: Training, config: Config, seed: int) -> Calibration | None:
     """Compare forecasts of windows that were held back with what came, as `train.calibrate` asks."""
-    windows, pairs = first.data.validation_windows, first.data.validation_pairs(_MEASURED)
+    windows = first.data.validation_windows
+    pairs = first.data.validation_pairs(_MEASURED_SIMPLE if config.blend else _MEASURED)
     if config.train.calibrate == "off" or len(pairs) == 0:
         return None
     paths = first.network.paths_needed(LEVELS, config.method)
     ask = Sampling(paths=paths, levels=LEVELS, method=config.method, seed=seed, keep_paths=False)
-    found = sample(first.network, windows, pairs, ask)
+    found = blended(sample(first.network, windows, pairs, ask), windows.panel, pairs, LEVELS, config, first.network)
     # Series may begin and end at any time: counted from their end, cutoffs never seem further apart than they are.
     before_W = windows.panel.lengths[pairs.series_B] - pairs.start_B
     truth_WH, widen = came(windows.panel, pairs, config.horizon), config.train.calibrate == "widen"
     return measure(truth_WH, found.quantiles_WQH, before_W, widen=widen)
 
 
+def finished(
+    found: Sampled,
+    panel: Panel,
+    pairs: Pairs,
+    asked: tuple[float, ...],
+    config: Config,
+    network: Network,
+    calibration: Calibration | None,
+) -> Sampled:
+    """Return the forecasts of a network, blended with simple rules and widened as the settings ask."""
+    levels = asked if calibration is None else calibration.levels_read(asked)
+    found = blended(found, panel, pairs, levels, config, network)
+    return found if calibration is None else widened(calibration, found, asked, network)
+
+
+def memory(config: Config) -> int:
+    """Return how many last steps per series a forecast needs."""
+    return max(config.context + looks_back(config), REACH if config.blend else 0)
+
+
+def blended(
+    found: Sampled, panel: Panel, pairs: Pairs, levels: tuple[float, ...], config: Config, network: Network
+) -> Sampled:
+    """Return forecasts of which `config.blend` comes from simple rules; all from the network without a history."""
+    if config.blend == 0:
+        return found
+    lowest, integer = _support(network)
+
+    def mixed(learned_WX: Floats, simple_WX: Floats, *, whole_numbers: bool) -> Floats:
+        mixed_WX: Floats = average([learned_WX, simple_WX], [1 - config.blend, config.blend])
+        mixed_WX = np.floor(mixed_WX + np.float32(0.5)) if whole_numbers else mixed_WX
+        return np.where(np.isnan(simple_WX), learned_WX, np.maximum(mixed_WX, np.float32(lowest)))
+
+    mean_WH, quantiles_WQH = simple_forecasts(panel, pairs, config.horizon, levels)
+    mean_WH = mixed(found.mean_WH, mean_WH, whole_numbers=False)
+    quantiles_WQH = mixed(found.quantiles_WQH, quantiles_WQH, whole_numbers=integer)
+    if (paths_WNH := found.paths_WNH) is None:
+        return Sampled(mean_WH, quantiles_WQH, None)
+    count = paths_WNH.shape[1]
+    _, simple_WNH = simple_forecasts(panel, pairs, config.horizon, middles(count))
+    combined_WNH = mixed(path_quantiles(paths_WNH, count), simple_WNH, whole_numbers=integer)
+    return Sampled(mean_WH, quantiles_WQH, joint_paths([paths_WNH], [1.0], combined_WNH))
+
+
+def _support(network: Network) -> tuple[float, bool]:
+    """Return the lowest possible value, and whether values are whole numbers."""
+    lowest = network.config.lowest
+    return max(network.likelihood.lowest, -math.inf if lowest is None else lowest), network.likelihood.integer
+
+
 def widened(calibration: Calibration, found: Sampled, asked: tuple[float, ...], network: Network) -> Sampled:
     """Return forecasts at the levels asked for, quantiles and paths further from the median; the mean stays."""
     if not calibration.widens:
         return found
-    levels, lowest = calibration.levels_read(asked), network.config.lowest
+    levels, (lowest, integer) = calibration.levels_read(asked), _support(network)
     wider = partial(
         calibration.widened,
         median_WH=found.quantiles_WQH[:, levels.index(0.5)],
-        lowest=max(network.likelihood.lowest, -math.inf if lowest is None else lowest),
-        integer=network.likelihood.integer,
+        lowest=lowest,
+        integer=integer,
     )
     quantiles_WQH = found.quantiles_WQH[:, [levels.index(level) for level in asked]]
     paths_WNH = None if found.paths_WNH is None else wider(found.paths_WNH)

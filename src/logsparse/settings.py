@@ -13,7 +13,7 @@ from logsparse.errors import ConfigError, suggest
 from logsparse.model.likelihood import likelihood
 
 # Settings of `Config` itself; context and horizon are parameters of a forecaster.
-_OWN = ("method", "features")
+_OWN = ("method", "features", "blend")
 # The name of a field is that of no other, so it does without its part (`model` or `train`).
 _KINDS: dict[str, dict[str, Any]] = {
     "model": get_type_hints(ModelConfig),
@@ -34,6 +34,7 @@ class Settings(TypedDict, total=False):
     verbose: bool
     method: Method
     features: Sequence[str] | None
+    blend: float
     layers: int
     heads: int
     kernel: int
