@@ -82,7 +82,7 @@ class LogSparse(Configured):
     **settings
         `device`: "auto" (a GPU if there is one), "cpu" or "cuda". `verbose`: whether to show progress. `method`:
         "two-way" (default), "direct" (faster), "ancestral" or "mean-path". `likelihood`: "gaussian", "student-t",
-        "negative-binomial" or "zero-inflated". `features`, and any other field of `ModelConfig` and `TrainConfig`,
+        "negative-binomial" or "zero-inflated". `features`, `blend`, and any field of `ModelConfig` and `TrainConfig`,
         such as `layers=2, dropout=0.1`. They replace those of the config, or those that follow from the data.
 
     Attributes

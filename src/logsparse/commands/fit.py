@@ -302,6 +302,7 @@ def _plan_rows(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
         ("lowest", "" if model.lowest is None else f"{model.lowest:g}"),
         ("attention", f"{patterns}, {model.layers} layers, {model.heads} heads, kernel {model.kernel}"),
         ("method", config.method),
+        ("simple rules", f"{100 * config.blend:.0f} % of the forecast" if config.blend else ""),
         ("parameters", f"{plan.parameters:,}"),
         ("training", f"{plan.steps:,} steps of {train.batch} windows{limit}{again}"),
         ("validation set", f"the last {part} of each series{most}"),
