@@ -32,8 +32,8 @@ _FEW = 200
 # Below this number of values of all series together the default is a small network and a short training: twice the
 # longest series that it was tried on.
 _LITTLE = 2000
-# Weight of simple rules in the forecast of little data. Weights that follow from the number of values, or from losses on
-# the part held back, were no better.
+# Weight of simple rules in the forecast of little data. Weights by the number of values, or by losses on the part held
+# back, were no better.
 _SIMPLE = 0.7
 # Values per step of an epoch, of which there are 20, and fewest such steps.
 _VALUES_PER_STEP, _FEWEST_STEPS = 100, 3
