@@ -374,9 +374,12 @@ def test_a_model_without_a_network_needs_a_horizon_too() -> None:
     assert "A model needs --horizon" in refusal("fit", "hours.csv", "--model", "ets")
 
 
-def test_few_values_are_told_and_the_better_model_is_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_few_values_are_told_and_who_forecasts_instead(caplog: pytest.LogCaptureFixture) -> None:
     Path("sales.csv").write_text(MONTHS)
     assert logsparse("fit", "sales.csv", "--horizon", 6, *QUICK).code == 0
+    assert [line for line in caplog.messages if line.startswith("40 values are few") and "from simple rules" in line]
+    caplog.clear()
+    assert logsparse("fit", "sales.csv", "--horizon", 6, "-o", "alone", "--set", "blend=0", *QUICK).code == 0
     assert [line for line in caplog.messages if line.startswith("40 values are few") and "`fit --model ets`" in line]
     caplog.clear()
     assert logsparse("fit", "hours.csv", "--horizon", 6, "-o", "other", *QUICK).code == 0

@@ -164,7 +164,10 @@ def test_importance_of_a_model_that_learned_everything_asks_for_later_data() -> 
     assert "refit=False" in str(caught.value)
 
 
-def test_a_series_too_short_for_its_horizon_is_refused_in_plain_words() -> None:
-    with pytest.raises(ls.DataError, match="the longest of 20 steps, while 31 are needed") as caught:
-        ls.LogSparse(15, verbose=False).fit(monthly(20))
+@pytest.mark.parametrize(("blend", "horizon", "needed"), [({"blend": 0.0}, 15, 31), ({}, 25, 26)])
+def test_a_series_too_short_for_its_horizon_is_refused_in_plain_words(
+    blend: dict[str, float], horizon: int, needed: int
+) -> None:
+    with pytest.raises(ls.DataError, match=f"the longest of 20 steps, while {needed} are needed") as caught:
+        ls.LogSparse(horizon, verbose=False, **blend).fit(monthly(20))
     assert "AutoETS" in str(caught.value)

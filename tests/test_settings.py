@@ -47,7 +47,7 @@ def test_a_value_is_read_by_the_type_of_its_field(word: str, value: Any) -> None
 
 def test_every_field_can_be_set() -> None:
     expected = {f"model.{f.name}" for f in fields(ModelConfig)} | {f"train.{f.name}" for f in fields(TrainConfig)}
-    assert set(dotted()) == expected | {"method", "features", "holidays"}
+    assert set(dotted()) == expected | {"method", "features", "holidays", "blend"}
 
 
 def test_settings_that_depend_on_each_other_are_changed_together() -> None:

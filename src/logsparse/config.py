@@ -85,7 +85,7 @@ _RULES: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("dropout", "average", "hidden_history"), ("at least 0 and below 1", lambda value: 0 <= value < 1)),
     "validation_share": ("above 0 and at most a half", lambda value: 0 < value <= 0.5),
     "weight_decay": ("at least 0", lambda value: value >= 0),
-    "unknown_series": ("between 0 and 1", lambda value: 0 <= value <= 1),
+    **dict.fromkeys(("unknown_series", "blend"), ("between 0 and 1", lambda value: 0 <= value <= 1)),
     "lags": (
         "1 and then other numbers of steps from 2 on, each once",
         lambda lags: lags[:1] == (1,) and len(set(lags)) == len(lags) and min(lags) >= 1,
@@ -352,6 +352,8 @@ class Config(_Settings):
         Calendar features; None: those that follow from the frequency.
     holidays
         Countries and dates, such as "DE", "DE-BY", "2024-12-25", "12-24" for every year, or "auto"; empty: none.
+    blend
+        Weight of simple rules per series, beside the network, in the forecast (`logsparse.simple`); 1: no network.
     model
         Settings of the network.
     train
@@ -377,6 +379,7 @@ class Config(_Settings):
     method: Method = "ancestral"
     features: tuple[str, ...] | None = None
     holidays: tuple[str, ...] = ()
+    blend: float = 0.0
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
 
@@ -395,11 +398,10 @@ class Config(_Settings):
         return self.method in ("two-way", "direct")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings as plain values for JSON."""
+        """Return plain values for JSON, without `steps`, `holidays` and `blend` if unset: older records lack them."""
         model = {**asdict(self.model), "patterns": [pattern.to_dict() for pattern in self.model.patterns]}
-        # Settings that were recorded before there were `steps` and `holidays` stay comparable with those of today.
         train = {name: value for name, value in asdict(self.train).items() if name != "steps" or value is not None}
-        own = {name: value for name, value in asdict(self).items() if name != "holidays" or value}
+        own = {name: value for name, value in asdict(self).items() if name not in ("holidays", "blend") or value}
         return {**own, "model": model, "train": train}
 
     @classmethod

@@ -35,6 +35,9 @@ _FEW = 200
 # Below this number of values of all series together the default is a small network and a short training: twice the
 # longest series that it was tried on.
 _LITTLE = 2000
+# Weight of simple rules in the forecast of little data. Weights by the number of values, or by losses on the part held
+# back, were no better.
+_SIMPLE = 0.7
 # Values per step of an epoch, of which there are 20, and fewest such steps.
 _VALUES_PER_STEP, _FEWEST_STEPS = 100, 3
 # Longest default context: beyond it, every training step costs more than it gains.
@@ -88,7 +91,8 @@ def for_amount(config: Config, panel: Panel) -> Config:
 
     Few values would be learned by heart in the usual training. They get a small network and few steps, whose number is
     chosen on the last fourth of the data; then all data are learned for as many steps. Windows overlap so much that
-    small batches suffice (docs/RECIPE.md).
+    small batches suffice. Most of the forecast comes from simple rules per series, unless there are known covariates,
+    which the rules do not see; all of it if no series can hold back a horizon (docs/RECIPE.md).
     """
     values = count_values(panel)
     train = replace(config.train, calibrate="measure")
@@ -97,7 +101,10 @@ def for_amount(config: Config, panel: Panel) -> Config:
     # A validation per epoch, so from the first steps on.
     steps = max(_FEWEST_STEPS, values // _VALUES_PER_STEP)
     train = replace(train, epochs=20, steps_per_epoch=steps, batch=16, validation_share=0.25, refit=True)
-    return replace(config, model=replace(config.model, width=24, layers=2), train=train)
+    blend = 0.0 if panel.ahead else _SIMPLE
+    if not panel.ahead and panel.to_last_value().lengths.max() <= 2 * config.horizon:
+        blend, train = 1.0, replace(train, epochs=1, steps_per_epoch=1)
+    return replace(config, blend=blend, model=replace(config.model, width=24, layers=2), train=train)
 
 
 def a_config(config: object) -> Config:
@@ -173,9 +180,19 @@ def warn_of_depth(config: Config) -> None:
         )
 
 
-def warn_of_few(values: int, parameters: int) -> None:
-    """Log a warning if a network gets so few values that a model with a handful of parameters is the better choice."""
-    if values < _FEW:
+def warn_of_few(values: int, parameters: int, blend: float) -> None:
+    """Log what comes from simple rules; a warning if a network gets few values and has to forecast alone."""
+    if blend:
+        log.log(
+            logging.WARNING if values < _FEW or blend == 1 else logging.INFO,
+            "%d values are few for a network of %s parameters: %.0f %% of the forecast comes from simple rules per "
+            "series (blend=%g).",
+            values,
+            f"{parameters:,}",
+            100 * blend,
+            blend,
+        )
+    elif values < _FEW:
         log.warning(
             "%d values are few for a network of %s parameters: AutoETS or AutoARIMA (`fit --model ets` or `arima`) are "
             "likely to be better; a backtest of both tells.",

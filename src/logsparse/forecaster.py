@@ -30,26 +30,16 @@ from logsparse.data.times import When, clock_time
 from logsparse.data.windows import Windows
 from logsparse.defaults import for_amount, recommend, warn_of_depth, warn_of_few, warn_of_precision
 from logsparse.errors import ConfigError, a_path
+from logsparse.finish import finished, measured, memory
 from logsparse.forecast import Forecast
 from logsparse.model.decode import Sampled, Sampling, sample
 from logsparse.model.network import Network
 from logsparse.model.transformer import Transformer
 from logsparse.params import Diagnostics
-from logsparse.plan import (
-    Configured,
-    Learned,
-    Plan,
-    admit,
-    check_horizon,
-    encode,
-    measured,
-    refit_settings,
-    together,
-    widened,
-)
+from logsparse.plan import Configured, Learned, Plan, admit, check_horizon, encode, refit_settings, together
 from logsparse.process import Progress
 from logsparse.settings import apply, check_setting
-from logsparse.train.batches import TrainingSet, learned_from, looks_back, windows_of
+from logsparse.train.batches import TrainingSet, learned_from, windows_of
 from logsparse.train.checkpoint import lock_seeds, seed_folder
 from logsparse.train.distributed import device_named, join
 from logsparse.train.loop import INTERRUPTED, Training, TrainingHistory, best_of
@@ -94,8 +84,9 @@ class LogSparse(Configured):
     **settings
         `device`: "auto" (a GPU if there is one), "cpu" or "cuda". `verbose`: whether to show progress. `method`:
         "two-way" (default), "direct" (faster), "ancestral" or "mean-path". `likelihood`: "gaussian", "student-t",
-        "negative-binomial" or "zero-inflated". `holidays`: a country ("DE", "DE-BY"), dates, or "auto". `features`, and
-        any other field of `ModelConfig` and `TrainConfig`, such as `layers=2`. They replace those of config or data.
+        "negative-binomial" or "zero-inflated". `holidays`: a country ("DE", "DE-BY"), dates, or "auto". `features`,
+        `blend`, and any field of `ModelConfig` and `TrainConfig`, such as `layers=2`. They replace those of config or
+        data.
 
     Attributes
     ----------
@@ -266,7 +257,7 @@ class LogSparse(Configured):
         config, known, features = plan.config, plan.known, plan.data.features
         if (self.config or _REACH & self._changes().keys()) and isinstance(plan.network, Transformer):
             warn_of_depth(config)
-        warn_of_few(plan.values, plan.parameters)
+        warn_of_few(plan.values, plan.parameters, config.blend)
 
         def fresh(seed: int) -> Network:
             network = self._network(config, len(features), known, panel.freq)
@@ -327,7 +318,8 @@ class LogSparse(Configured):
         history, count = self.history_, sum(weight.numel() for weight in self.network_.parameters())
         steps = f"{history.steps:_} of {history.planned:_}" if history.warning else f"{history.steps:_}"
         loss = [] if history.best is None else [f"validation loss {history.best:.4f}"]
-        held = [] if self.calibration_ is None else [str(self.calibration_)]
+        simple = self.config_.blend and f"{100 * self.config_.blend:.0f} % of the forecast from simple rules"
+        held = [str(note) for note in (self.calibration_, simple) if note]
         course = ["which was still falling"] if history.warning and history.falling else []
         return [*super()._learned(), f"{count:_} parameters", f"{steps} steps trained", *loss, *course, *held]
 
@@ -352,7 +344,7 @@ class LogSparse(Configured):
         return panel
 
     def _remembered(self) -> int:
-        return self.config_.context + looks_back(self.config_)
+        return memory(self.config_)
 
     def _check_new(self, new: NewSeries) -> None:
         if self.config_.model.hidden_history == 0:
@@ -427,15 +419,14 @@ class LogSparse(Configured):
             yield Forecast(panel, found.mean_WH[part], levels, found.quantiles_WQH[part])
 
     def _sample(self, panel: Panel, pairs: Pairs, levels: tuple[float, ...], *, keep_paths: bool) -> Sampled:
-        levels_read = levels if self.calibration_ is None else self.calibration_.levels_read(levels)
+        wanted = levels if self.calibration_ is None else self.calibration_.levels_read(levels)
         needed = self.network_.paths_needed(levels, self.config_.method)
         # Exact quantiles need no paths: those are drawn only to be kept.
         paths = self.samples if self.samples is not None and (keep_paths or needed) else needed
-        method = self.config_.method
-        ask = Sampling(paths=paths, levels=levels_read, method=method, seed=self.seed, keep_paths=keep_paths)
+        ask = Sampling(paths=paths, levels=wanted, method=self.config_.method, seed=self.seed, keep_paths=keep_paths)
         with Progress("forecasting", len(pairs), verbose=self.verbose) as progress:
             found = sample(self._placed(), self._windows(panel), pairs, ask, report=progress.step)
-        return found if self.calibration_ is None else widened(self.calibration_, found, levels, self.network_)
+        return finished(found, panel, pairs, levels, self.config_, self.network_, self.calibration_)
 
     def _placed(self) -> Network:
         """Return the network on its device; it is moved only if it must be, as another thread may be using it."""

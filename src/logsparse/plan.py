@@ -6,10 +6,8 @@ Parameters are checked when they are given. What a network has learned is checke
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, Unpack
 
 import numpy as np
@@ -19,7 +17,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from logsparse.attention.pattern import Pattern
-from logsparse.calibration import LEVELS, Calibration, came, measure
+from logsparse.calibration import Calibration
 from logsparse.config import Config, Method, TrainConfig
 from logsparse.data.columns import Columns
 from logsparse.data.features import Features
@@ -29,7 +27,6 @@ from logsparse.data.series_index import SeriesIndex
 from logsparse.defaults import a_config, check_agrees, check_reach, check_size, count_values, seen_values
 from logsparse.errors import ConfigError, DataError, NotFittedError, above_zero, truth, whole
 from logsparse.forecast import Forecaster
-from logsparse.model.decode import Sampled, Sampling, sample
 from logsparse.model.network import Network
 from logsparse.params import Parameters, same
 from logsparse.settings import SETTINGS, Settings, apply, check_setting
@@ -46,8 +43,6 @@ if TYPE_CHECKING:
 _SEEDS = 2**62
 _MOST_PATHS = _LONGEST_CONTEXT = 100_000
 _MOST_STEPS = 10**9
-# Most windows on which the coverage of intervals is measured.
-_MEASURED = 256
 # Minutes that a second training gets if the first took all of them: its first step is its last.
 _MOMENT = 1e-6
 
@@ -354,38 +349,6 @@ def refit_settings(first: Training) -> TrainConfig:
     best = min(history.rows, key=lambda row: row["validation_nll"])["step"]
     left = None if train.minutes is None else max(train.minutes - history.seconds / 60, _MOMENT)
     return replace(train, steps=max(int(best), first.steps // 4, 1), minutes=left)
-
-
-def measured(first: Training, config: Config, seed: int) -> Calibration | None:
-    """Compare forecasts of windows that were held back with what came, as `train.calibrate` asks."""
-    windows, pairs = first.data.validation_windows, first.data.validation_pairs(_MEASURED)
-    if config.train.calibrate == "off" or len(pairs) == 0:
-        return None
-    paths = first.network.paths_needed(LEVELS, config.method)
-    ask = Sampling(paths=paths, levels=LEVELS, method=config.method, seed=seed, keep_paths=False)
-    panel, here_W = windows.panel, pairs.held_by(windows.panel)
-    quantiles = sample(first.network, windows, pairs.at(here_W), ask).quantiles_WQH
-    parts = panel.everywhere((here_W, came(panel, pairs.at(here_W), config.horizon), quantiles))
-    order_W, truth_WH, quantiles_WQH = (np.concatenate(part) for part in zip(*parts, strict=True))
-    # Series may begin and end at any time: counted from their end, cutoffs never seem further apart than they are.
-    before_W = panel.lengths[pairs.series_B] - pairs.start_B
-    return measure(truth_WH, quantiles_WQH, before_W[order_W], widen=config.train.calibrate == "widen")
-
-
-def widened(calibration: Calibration, found: Sampled, asked: tuple[float, ...], network: Network) -> Sampled:
-    """Return forecasts at the levels asked for, quantiles and paths further from the median; the mean stays."""
-    if not calibration.widens:
-        return found
-    levels, lowest = calibration.levels_read(asked), network.config.lowest
-    wider = partial(
-        calibration.widened,
-        median_WH=found.quantiles_WQH[:, levels.index(0.5)],
-        lowest=max(network.likelihood.lowest, -math.inf if lowest is None else lowest),
-        integer=network.likelihood.integer,
-    )
-    quantiles_WQH = found.quantiles_WQH[:, [levels.index(level) for level in asked]]
-    paths_WNH = None if found.paths_WNH is None else wider(found.paths_WNH)
-    return Sampled(found.mean_WH, wider(quantiles_WQH), paths_WNH)
 
 
 def without_weights(build: Build, config: Config, features: int, known: SeriesIndex) -> Network:

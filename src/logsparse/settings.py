@@ -14,7 +14,7 @@ from logsparse.errors import ConfigError, suggest
 from logsparse.model.likelihood import likelihood
 
 # Settings of `Config` itself; context and horizon are parameters of a forecaster.
-_OWN = ("method", "features", "holidays")
+_OWN = ("method", "features", "holidays", "blend")
 # The name of a field is that of no other, so it does without its part (`model` or `train`).
 _KINDS: dict[str, dict[str, Any]] = {
     "model": get_type_hints(ModelConfig),
@@ -36,6 +36,7 @@ class Settings(TypedDict, total=False):
     method: Method
     features: Sequence[str] | None
     holidays: Any
+    blend: float
     layers: int
     heads: int
     kernel: int

@@ -110,9 +110,10 @@ def fit(
     check_writable(out, folder=True)
     check_replaceable(out)
     # What --set says of a setting that has an option of its own gives way to the option.
-    settings = {**read_settings(changes or []), **given(steps=steps, minutes=minutes, seed=seed, device=device)}
-    if holidays is not None:
-        settings["holidays"] = _holidays(holidays)
+    settings = {
+        **read_settings(changes or []),
+        **given(steps=steps, minutes=minutes, seed=seed, device=device, holidays=_holidays(holidays)),
+    }
     used = columns(
         id_col=id_col,
         time_col=time_col,
@@ -158,11 +159,11 @@ def fit(
         _finish(model, out, folder)
 
 
-def _holidays(text: str) -> Any:
-    """Return the table of a file, or the text itself: a country, or several separated by commas."""
+def _holidays(text: str | None) -> Any:
+    """Return the table of a file, or the text itself: a country, or several separated by commas; None as it is."""
     from logsparse.data.files import is_file_name, read
 
-    return read(Path(text)) if is_file_name(Path(text)) else listed(text)
+    return read(Path(text)) if text is not None and is_file_name(Path(text)) else listed(text)
 
 
 def _finish(model: LogSparse, out: Path, folder: Path) -> None:
@@ -326,6 +327,7 @@ def _plan_rows(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
         ("lowest", "" if model.lowest is None else f"{model.lowest:g}"),
         ("attention", f"{patterns}, {model.layers} layers, {model.heads} heads, kernel {model.kernel}"),
         ("method", config.method),
+        ("simple rules", f"{100 * config.blend:.0f} % of the forecast" if config.blend else ""),
         ("parameters", f"{plan.parameters:,}"),
         ("training", f"{plan.steps:,} steps of {train.batch} windows{limit}{again}"),
         ("validation set", f"the last {part} of each series{most}"),

@@ -50,7 +50,11 @@ class TrainingSet:
         panel = panel.to_last_value()
         train = config.train
         held_back = (train.validation_steps, train.validation_share)
-        training, validation = split(panel, config.context, config.horizon, *held_back)
+        if config.blend == 1 and learned_from(panel, config).max() <= config.horizon:
+            # Nothing can be held back, and the network, which has no say, need not be chosen.
+            training = validation = Candidates.of(panel, config.context, config.horizon)
+        else:
+            training, validation = split(panel, config.context, config.horizon, *held_back)
         features = features or _features(panel, config)
         windows = windows_of(panel, features, config)
         return cls(windows, training, windows, validation, **_hidden(panel, config))
