@@ -202,7 +202,8 @@ def _bytes(size: int | str) -> int:
 def listen(host: str, port: int) -> socket.socket:
     """Reserve the address; nothing is accepted before the models are warm."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio turns off Nagle's delay, 40 ms per answer, only on sockets that name TCP.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
