@@ -15,7 +15,7 @@ import logsparse as ls
 import small
 from logsparse.calibration import Calibration
 from logsparse.defaults import for_amount, recommend
-from logsparse.plan import widened
+from logsparse.finish import widened
 from logsparse.train.loop import INTERRUPTED, Training, TrainingHistory
 
 
@@ -166,7 +166,7 @@ def test_importance_of_a_model_that_learned_everything_asks_for_later_data() -> 
 
 @pytest.mark.parametrize(("blend", "horizon", "needed"), [({"blend": 0.0}, 15, 31), ({}, 25, 26)])
 def test_a_series_too_short_for_its_horizon_is_refused_in_plain_words(
-    blend: dict[str, float], horizon: int, needed: int
+    blend: dict[str, Any], horizon: int, needed: int
 ) -> None:
     with pytest.raises(ls.DataError, match=f"the longest of 20 steps, while {needed} are needed") as caught:
         ls.LogSparse(horizon, verbose=False, **blend).fit(monthly(20))
