@@ -77,7 +77,8 @@ def measured(model: Path, place: Path, series: int, steps: int, jobs: int) -> di
     """Make the series, shard them and forecast them."""
     data, parts, out = (place / f"{name}-{series}-{steps}-{jobs}" for name in ("data", "parts", "out"))
     write_parts(data, series, steps)
-    count = max(jobs, ceil(series * steps / 1_000_000))
+    # As many for each worker: with few parts, one more would let all but one wait for it.
+    count = jobs * ceil(series * steps / 1_000_000 / jobs)
     sharded = Watched("shard", data, "-o", parts, "--parts", count)
     done = Watched("predict", model, parts, "-o", out, "--jobs", jobs, "--method", METHOD)
     row = {

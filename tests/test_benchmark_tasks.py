@@ -182,7 +182,7 @@ def test_a_run_is_found_again_by_its_settings_label_seed_and_span(
 def test_a_series_too_short_for_a_model_is_a_row_with_the_reason_and_counts_as_lost(
     single: ModuleType, tmp_path: Path
 ) -> None:
-    task, run = next(single.tasks(["parking-100"])), single.Run("logsparse", (), "", 0)
+    task, run = next(single.tasks(["parking-100"])), single.Run("logsparse", ("blend=0",), "", 0)
     table = single.Table(tmp_path / "single.csv")
     table.add(single.evaluate(task, [run], "validation"))
     row = single.Table(tmp_path / "single.csv").row(run.key(task, "validation"))

@@ -60,7 +60,7 @@ def test_the_name_logsparse_trains_a_fresh_model(place: Path, monkeypatch: pytes
         minutes.append(self.minutes)
         fit(self, *prepared)
 
-    def small(_panel: object, horizon: int, _context: object) -> Config:
+    def small(_panel: object, horizon: int, *_others: object) -> Config:
         config = default(12, horizon)
         return replace(config, train=replace(config.train, epochs=1, steps_per_epoch=2, batch=4, validation_windows=4))
 

@@ -354,5 +354,9 @@ def answer_lines(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
 
     threading.Thread(target=read, daemon=True).start()
     while True:
-        out.write(json.dumps(answer(json.loads(tasks.get()))) + "\n")
-        out.flush()
+        line = json.dumps(answer(json.loads(tasks.get()))) + "\n"
+        try:
+            out.write(line)
+            out.flush()
+        except BrokenPipeError:
+            os._exit(0)  # the caller has ended
