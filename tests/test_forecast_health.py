@@ -78,7 +78,7 @@ def test_fail_names_the_series_and_the_reason(model: ls.SeasonalNaive) -> None:
     assert str(caught.value) == (
         "No series may have a bad finding (on_bad is fail). Got m0: the model was fitted on it up to 2024-01-20 "
         "23:00:00, and the data have no row of it; m1: the same value, 5, since 2024-01-19 18:00:00: 30 steps. "
-        'Hint: repair or drop those series, or leave them out of the forecast: on_bad="skip", or --on-bad skip.'
+        'Hint: repair or drop those series, or leave them out of the forecast with on_bad="skip".'
     )
 
 

@@ -289,3 +289,29 @@ def test_a_part_of_late_series_is_found_by_the_ends_of_the_others(tmp_path: Path
     whole = ls.load(tmp_path / "model").predict(table, on_bad="skip")
     found = pl.read_parquet(tmp_path / "skip" / "*.parquet")
     assert_frame_equal(found.sort("unique_id", "ds"), whole.sort("unique_id", "ds"))
+
+
+def test_a_model_is_the_same_whether_it_is_loaded_or_a_folder(place: Path, tmp_path: Path) -> None:
+    first = ls.predict_shards(place / "network", place / "parts", tmp_path / "out", jobs=1, verbose=False)
+    loaded = ls.load(place / "network", verbose=False)
+    again = ls.predict_shards(loaded, place / "parts", tmp_path / "out", jobs=1, verbose=False)
+    assert (first.made, again.made) == (PARTS, 0)
+
+
+@pytest.mark.parametrize(("fitted", "given"), [(pl.String, pl.Int64), (pl.Int64, pl.String)])
+def test_all_parts_have_ids_of_the_type_of_the_model(fitted: pl.DataType, given: pl.DataType, tmp_path: Path) -> None:
+    numbered = frame(series=12).with_columns(pl.col("unique_id").str.strip_prefix("meter_").cast(pl.Int64))
+    some = numbered.filter(pl.col("unique_id") == 3).cast({"unique_id": fitted})
+    ls.shard(numbered.cast({"unique_id": given}), tmp_path / "parts", parts=4)
+    model = ls.SeasonalNaive(horizon=24).fit(some)
+    ls.predict_shards(model, tmp_path / "parts", tmp_path / "out", jobs=1, verbose=False)
+    found = pl.read_parquet(tmp_path / "out" / "*.parquet")["unique_id"]
+    assert (found.dtype, found.n_unique()) == (fitted, 12)
+
+
+def test_parts_with_endings_in_capitals_are_read(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "parts", tmp_path / "parts")
+    first = min(contents(tmp_path / "parts"))
+    (tmp_path / "parts" / first).rename(tmp_path / "parts" / first.replace(".parquet", ".PARQUET"))
+    done = ls.predict_shards(place / "naive", tmp_path / "parts", tmp_path / "out", jobs=1, verbose=False)
+    assert (done.parts, done.series) == (PARTS, 40)

@@ -34,7 +34,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def workers(process: psutil.Process) -> list[psutil.Process]:
-    return [child for child in process.children(recursive=True) if "cluster.workers" in " ".join(child.cmdline())]
+    found = []
+    with suppress(psutil.NoSuchProcess):  # the command ends at any moment, and its workers with it
+        for child in process.children(recursive=True):
+            found += [child] if "cluster.workers" in " ".join(child.cmdline()) else []
+    return found
 
 
 def made(out: Path) -> dict[str, int]:

@@ -83,3 +83,11 @@ def test_a_missing_extra_is_one_error_with_the_command_that_installs_it(
     words = ("predict", tmp_path / "model", tmp_path / "parts", "-o", tmp_path / "out", "--ray")
     monkeypatch.setitem(sys.modules, "ray", None)
     assert "Workers of Ray need the extra `ray`. Got no module ray. Hint: pip install" in refusal(*words)
+
+
+@needs_ray
+def test_an_address_at_which_nothing_listens_is_refused_at_once(tmp_path: Path) -> None:
+    ls.shard(frame(), tmp_path / "parts", parts=2)
+    naive(tmp_path / "naive")
+    with pytest.raises(ls.ConfigError, match=r"must answer at its address\. Got 127\.0\.0\.1:1: .*refused"):
+        ls.predict_shards(tmp_path / "naive", tmp_path / "parts", tmp_path / "out", ray="127.0.0.1:1", verbose=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -47,6 +48,8 @@ _SERVE = "from logsparse.cluster.workers import serve; serve()"
 _CONTENT = ("data", "future", "results")
 # Times that Ray may fail to start a worker before the job stops, and seconds between two looks at one that starts.
 _STARTS, _SECONDS = 3, 0.5
+# Seconds within which a cluster must accept a connection.
+_ANSWERS_WITHIN = 10
 
 Task = dict[str, Any]
 """`name` of a part, `data`: its content, `future`: that of its covariates to come, or None; `most`: when most series of
@@ -105,6 +108,7 @@ class Work:
             future = None if task["future"] is None else open_part(task["name"], task["future"])
             (forecast,) = model.summaries([model.history(past, future, steps, health.bad)], levels)
             table = forecast.first(steps).table()
+        table = _with_ids_like(table, model)
         skipped = health.only("bad").reasons() if on_bad == "skip" else []
         facts = {"left_out": len(skipped), "reasons": skipped[:_NAMED]}
         return {"results": encode(table, "parquet"), "series": table.height // steps, "rows": table.height, **facts}
@@ -113,9 +117,23 @@ class Work:
         options = {name: self.settings[name] for name in ("windows", "step", "until", "quantiles", "season")}
         models = self.models if self.job["names"] != [""] else self.models[""]
         table = backtest(models, open_part(task["name"], task["data"]), **options, **self.settings["columns"])
+        table = _with_ids_like(table, next(iter(self.models.values())))
         series = table.to_series(0).n_unique()
         facts = {"left_out": 0, "reasons": []}
         return {"results": encode(table, "parquet"), "series": series, "rows": table.height, **facts}
+
+
+def _with_ids_like(table: pl.DataFrame, model: Forecaster) -> pl.DataFrame:
+    """Return the table with ids of the type of the fitted ones, so that all parts have one type.
+
+    Whole numbers become text, and text of whole numbers becomes numbers, whether or not the part has a fitted series.
+    """
+    ids, kinds = table.to_series(0), {type(name) for name in model.panel_.ids}
+    if ids.dtype.is_integer() and kinds == {str}:
+        return table.with_columns(ids.cast(pl.String))
+    numbers = ids.cast(pl.Int64, strict=False) if ids.dtype == pl.String and kinds == {int} else None
+    same = numbers is not None and numbers.null_count() == 0 and bool((numbers.cast(pl.String) == ids).all())
+    return table.with_columns(numbers) if numbers is not None and same else table
 
 
 def _nothing(panel: Panel, steps: int, levels: tuple[float, ...]) -> pl.DataFrame:
@@ -218,6 +236,8 @@ def _cluster(address: bool | str, models: Path, job: Mapping[str, Any]) -> Itera
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
             where = None if address is True else address
+            if isinstance(where, str):
+                _check_port(where)
             ray.init(address=where, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
         except Exception as error:
             raise ConfigError(
@@ -233,6 +253,13 @@ def _cluster(address: bool | str, models: Path, job: Mapping[str, Any]) -> Itera
     finally:
         if mine:
             ray.shutdown()
+
+
+def _check_port(address: str) -> None:
+    """Raise OSError if nothing listens at `host:port`: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWERS_WITHIN).close()
 
 
 class RemoteWork:

@@ -258,7 +258,8 @@ def part_names(folder: Path) -> list[Path]:
         raise DataError.unreadable(
             folder, "parts that `logsparse shard` has not finished", "repeat that command, or remove the folder."
         )
-    inside = [path.relative_to(folder) for path in sorted(folder.rglob("*.parquet")) if not path.is_dir()]
+    found = (path for path in sorted(folder.rglob("*")) if path.suffix.lower() == ".parquet" and not path.is_dir())
+    inside = [path.relative_to(folder) for path in found]
     # Names with these prefixes are metadata or unfinished files, as for Spark and pyarrow.
     visible = [path for path in inside if not any(part.startswith((".", "_")) for part in path.parts)]
     if not visible:

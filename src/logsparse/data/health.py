@@ -258,7 +258,7 @@ def without_bad(panel: Panel, health: Health, on_bad: OnBad) -> Panel:
         raise DataError(
             "No series may have a bad finding (on_bad is fail).",
             got=_some([finding for finding in health.findings if finding.severity == "bad"]),
-            hint='repair or drop those series, or leave them out of the forecast: on_bad="skip", or --on-bad skip.',
+            hint='repair or drop those series, or leave them out of the forecast with on_bad="skip".',
         )
     if on_bad != "skip":
         refuse_empty(panel)

@@ -142,7 +142,7 @@ class TrainingHistory:
     def from_dict(cls, facts: Any) -> Self:
         """Return what `asdict` was given; any other value raises a KeyError, TypeError, ValueError or OverflowError."""
         # Rows first: what is not a dict raises one of these errors here.
-        rows = [{name: float(row[name]) for name in _ROW} for row in facts["rows"]]
+        rows = [{**{name: float(row[name]) for name in _ROW}, "step": int(row["step"])} for row in facts["rows"]]
         planned = facts.get("planned")
         return cls(
             rows=rows,
