@@ -287,10 +287,11 @@ def _duration(seconds: float) -> str:
 _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS"), "1"
 )
-# Ctrl-C reaches every process of a terminal; only the caller handles it.
+# Ctrl-C reaches every process of a terminal; only the caller handles it. Blocked, not ignored: polars handles an
+# ignored one itself while it collects. Threads that start later inherit the block.
 _BEGIN = """
 import json, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 sys.path[:] = json.loads(sys.argv[1])
 """
 
