@@ -58,7 +58,7 @@ def predict(
         str,
         typer.Option(
             help="what to do with series that have a bad finding (see `logsparse check`): warn, skip them (exit code 3 "
-            "if there are any), or fail (nothing is written)"
+            "if there are any), or fail (nothing is written; of a folder of parts, no part with one)"
         ),
     ] = "warn",
     draw: Annotated[
