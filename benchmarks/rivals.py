@@ -4,8 +4,9 @@
     LOGSPARSE_DATA=folder python benchmarks/rivals.py traffic --model nhits --minutes 5 [--test]
 
 Each has the settings that its library suggests for such data: a week of history, scaled windows, nine quantiles (NHITS,
-PatchTST) or a Student-t (DeepAR). Those of NeuralForecast get as many steps as fit into the minutes, estimated by two
-uncounted trials, and stop when the loss on the last week, the validation set, no longer improves, or at the time limit.
+PatchTST) or a Student-t (DeepAR), and the covariates that are known in the future, which PatchTST cannot use. Those of
+NeuralForecast get as many steps as fit into the minutes, estimated by two uncounted trials, and stop when the loss on
+the last week, the validation set, no longer improves, or at the time limit.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from recipe import LEVELS, TASKS, panel_of, scores
 TABLE = RESULTS / "rivals.csv"
 COLUMNS = ("set", "span", "model", "seed", "R0.5", "R0.9", "wql", "mase", "coverage_80", "minutes", "steps", "threads",
            "version", "machine", "time")  # fmt: skip
-WEEK = 168
 QUIET: dict[str, Any] = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
 _TRIAL_STEPS = 40
 
@@ -71,9 +71,11 @@ class NeuralForecastModel(Rival):
         from neuralforecast.losses.pytorch import MQLoss
         from neuralforecast.models import NHITS, PatchTST
 
+        week = _week(panel)
+        known = {"futr_exog_list": list(panel.ahead)} if self.name == "nhits" and panel.ahead else {}
         made = {"nhits": NHITS, "patchtst": PatchTST}[self.name](
             h=self.horizon,
-            input_size=WEEK,
+            input_size=week,
             loss=MQLoss(quantiles=list(LEVELS)),
             scaler_type="standard",
             max_steps=steps,
@@ -84,14 +86,16 @@ class NeuralForecastModel(Rival):
             random_seed=self.seed,
             max_time={"seconds": round(60 * self.minutes)},
             alias="m",
+            **known,
             **QUIET,
         )
-        network = NeuralForecast(models=[made], freq="h")
-        network.fit(_frame(panel), val_size=WEEK)
+        network = NeuralForecast(models=[made], freq=str(panel.freq))
+        network.fit(_frame(panel), val_size=week)
         return network
 
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
-        found = self.fitted.predict(df=_frame(panel))
+        future = {"futr_df": _frame(panel, self.horizon)} if panel.ahead else {}
+        found = self.fitted.predict(df=_frame(panel), **future)
         names = sorted((c for c in found.columns if c.startswith("m")), key=_level)
         order = found.groupby("unique_id", sort=False)
         by_name = {name: part[names].to_numpy(np.float32).T for name, part in order}
@@ -120,9 +124,10 @@ class GluonDeepAR(Rival):
         os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
         with TemporaryDirectory() as folder:
             estimator = DeepAREstimator(
-                freq="h",
+                freq=str(panel.freq),
                 prediction_length=self.horizon,
-                context_length=WEEK,
+                context_length=_week(panel),
+                num_feat_dynamic_real=len(panel.ahead),
                 num_batches_per_epoch=100,
                 trainer_kwargs={"max_epochs": 10_000, "max_time": {"seconds": round(60 * self.minutes)},
                                 "default_root_dir": folder, **QUIET},
@@ -133,7 +138,7 @@ class GluonDeepAR(Rival):
             self.predictor, self.steps = trained.predictor, int(trained.trainer.global_step)
 
     def _forecast(self, panel: Panel, levels: tuple[float, ...]) -> Forecast:
-        drawn = [one.samples for one in self.predictor.predict(_list(panel), num_samples=200)]
+        drawn = [one.samples for one in self.predictor.predict(_list(panel, self.horizon), num_samples=200)]
         quantiles_SQH = np.stack([np.quantile(paths, levels, axis=0) for paths in drawn]).astype(np.float32)
         return Forecast(panel, np.stack([paths.mean(0) for paths in drawn]), levels, quantiles_SQH)
 
@@ -164,30 +169,45 @@ class OwnNaive(Rival):
         return self.fitted.forecast(panel, quantiles=levels)
 
 
-def _frame(panel: Panel) -> Any:
+def _week(panel: Panel) -> int:
+    return 7 * panel.freq.season
+
+
+def _frame(panel: Panel, ahead: int = 0) -> Any:
+    """Return the history in long form, or the covariates of the next `ahead` steps."""
     import pandas as pd
 
-    parts = [
-        pd.DataFrame({"unique_id": str(one), "ds": _times(panel, i), "y": _filled(panel[i])})
-        for i, one in enumerate(panel.ids)
-    ]
+    parts = []
+    for i, one in enumerate(panel.ids):
+        end = int(panel.lengths[i])
+        steps = np.arange(end, end + ahead) if ahead else np.arange(end)
+        y = {} if ahead else {"y": _filled(panel[i])}
+        part = {"unique_id": str(one), "ds": _times(panel, i, steps), **y, **_known(panel, i, steps)}
+        parts.append(pd.DataFrame(part))
     return pd.concat(parts, ignore_index=True)
 
 
-def _list(panel: Panel) -> Any:
+def _list(panel: Panel, ahead: int = 0) -> Any:
+    """Return the history, with the covariates of the next `ahead` steps."""
     import pandas as pd
     from gluonts.dataset.common import ListDataset
 
-    rows = [
-        {"start": pd.Period(_times(panel, i)[0], freq="h"), "target": panel[i], "item_id": str(one)}
-        for i, one in enumerate(panel.ids)
-    ]
-    return ListDataset(rows, freq="h")
+    freq, rows = str(panel.freq), []
+    for i, one in enumerate(panel.ids):
+        steps = np.arange(int(panel.lengths[i]) + ahead)
+        known = list(_known(panel, i, steps).values())
+        start = pd.Period(_times(panel, i, steps[:1])[0], freq=freq)
+        row = {"start": start, "target": panel[i], "item_id": str(one)}
+        rows.append({**row, **({"feat_dynamic_real": np.stack(known)} if known else {})})
+    return ListDataset(rows, freq=freq)
 
 
-def _times(panel: Panel, i: int) -> Any:
-    steps = np.arange(int(panel.lengths[i]))
+def _times(panel: Panel, i: int, steps: Any) -> Any:
     return panel.freq.add(np.full_like(steps, panel.starts[i]), steps).astype("datetime64[us]").astype("datetime64[ns]")
+
+
+def _known(panel: Panel, i: int, steps: Any) -> dict[str, Any]:
+    return {name: _filled(panel.covariates[name][panel.indptr[i] + steps]) for name in panel.ahead}
 
 
 def _filled(values: Any) -> Any:
@@ -203,7 +223,6 @@ MODELS: dict[str, type[Rival]] = {
     "deepar": OwnDeepAR,
     "seasonal-naive": OwnNaive,
 }
-FOR_HOURS = ("nhits", "patchtst", "gluonts-deepar")
 LIBRARIES = {"gluonts-deepar": "gluonts", "deepar": "logsparse", "seasonal-naive": "logsparse"}
 
 
@@ -219,8 +238,6 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     task, span = TASKS[args.task], "test" if args.test else "validation"
     panel = panel_of(task, span)
-    if args.model in FOR_HOURS and (str(panel.freq) != "h" or panel.covariates):
-        parser.error(f"{args.model} is set up here for hours without covariates")
     model = MODELS[args.model](task.horizon, args.model, minutes=args.minutes, seed=args.seed)
     model.fit(panel.cut(panel.lengths - task.horizon * task.windows))
     found = scores(ls.backtest(model, panel, windows=task.windows, quantiles=LEVELS), panel, task)

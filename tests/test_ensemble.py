@@ -122,6 +122,22 @@ def test_short_series_have_equal_weights_and_a_line_that_says_so(caplog: pytest.
     assert line == "Ensemble: no series is long enough to hold back a window, so all members weigh the same"
 
 
+def test_without_windows_members_are_fitted_once_on_all_data_and_weigh_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lengths = []
+
+    class Spy(Off):
+        def _fit(self, panel: Panel) -> None:
+            lengths.append(panel.lengths.tolist())
+            super()._fit(panel)
+
+    model = ls.Ensemble([Spy(7), Off(7, by=50)], windows=0).fit(weekly(70))
+    assert model.weights_ == {"Spy": 0.5, "Off": 0.5}
+    assert lengths == [[70, 70]]
+    assert not caplog.records
+
+
 def test_series_that_are_too_short_are_forecast_without_a_say_in_the_weights() -> None:
     late = weekly(70, ["late"]).with_columns(y=pl.when(pl.col("ds") > BEGIN + timedelta(days=60)).then("y"))
     frame = pl.concat([weekly(70, ["long"]), weekly(5, ["short"]), late])
@@ -178,8 +194,8 @@ def test_wrong_members_are_refused_at_fit(members: Any, horizon: int | None, mes
 
 
 def test_windows_must_be_a_count() -> None:
-    with pytest.raises(ConfigError, match=r"^windows must be at least 1. Got 0. Hint: count the windows to hold back"):
-        ls.Ensemble(["seasonal-naive"], 7, windows=0).fit(weekly())
+    with pytest.raises(ConfigError, match=r"^windows must be at least 0. Got -1. Hint: count the windows to hold back"):
+        ls.Ensemble(["seasonal-naive"], 7, windows=-1).fit(weekly())
 
 
 @pytest.mark.usefixtures("registered")

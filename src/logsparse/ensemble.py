@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # W windows, S series, H steps of the horizon, Q quantile levels, N sample paths
 
 _MOST_WINDOWS = 1000
+_WINDOWS = "count the windows to hold back; 0 gives all members the same weight."
 _LEVELS = tuple(LEVELS)
 
 log = logging.getLogger("logsparse")
@@ -40,7 +41,8 @@ class Ensemble(Forecaster):
     `fit` holds back the last windows of each series, fits every member on the rest, and adds members one after the
     other, some of them several times, as long as the quantile loss of the combined forecast falls. Then the chosen
     members are fitted on all data. Quantiles and means are averaged with the weights; members that draw sample paths
-    give the ensemble theirs. Time limits are those of the members, each of which is fitted twice.
+    give the ensemble theirs. Time limits are those of the members, each of which is fitted twice, or once with
+    `windows=0`.
 
     Parameters
     ----------
@@ -50,7 +52,8 @@ class Ensemble(Forecaster):
     horizon
         Number of steps to forecast; that of the members if left out.
     windows
-        Most windows per series to hold back, one horizon each; fewer if they would be more than half of the data.
+        Most windows per series to hold back, one horizon each; fewer if they would be more than half of the data. 0:
+        all members weigh the same.
 
     Attributes
     ----------
@@ -96,7 +99,7 @@ class Ensemble(Forecaster):
         if vars(self)["horizon"] is None:
             self.horizon = self._common_horizon()
         super().check()
-        self.windows = whole("windows", self.windows, most=_MOST_WINDOWS, hint="count the windows to hold back.")
+        self.windows = whole("windows", self.windows, least=0, most=_MOST_WINDOWS, hint=_WINDOWS)
         self._made()
 
     def _common_horizon(self) -> int:
@@ -130,9 +133,10 @@ class Ensemble(Forecaster):
 
     def _fit(self, panel: Panel) -> None:
         made = self._made()
-        held = _HeldBack.of(panel, self.horizon, self.windows) if len(made) > 1 else None
+        chooses = len(made) > 1 and self.windows > 0
+        held = _HeldBack.of(panel, self.horizon, self.windows) if chooses else None
         if held is None:
-            if len(made) > 1:
+            if chooses:
                 log.warning("Ensemble: no series is long enough to hold back a window, so all members weigh the same")
             members = _fitted(made, panel)
             weights = {name: (name in members) / len(members) for name in made}
