@@ -86,6 +86,23 @@ def test_context_and_lags_follow_from_the_frequency(
 
 
 @pytest.mark.parametrize(
+    ("freq", "horizon", "batch"),
+    [
+        ("h", 24, 64),
+        ("h", 48, 64),
+        ("D", 14, 64),
+        ("30min", 48, 36),
+        ("15min", 96, 32),
+        ("5min", 288, 16),
+        ("h", 720, 8),
+    ],
+)
+def test_long_windows_come_in_small_batches(freq: str, horizon: int, batch: int) -> None:
+    found = recommend(panel(RNG.random(100_000), freq), horizon)
+    assert found.train.batch == batch
+
+
+@pytest.mark.parametrize(
     ("freq", "steps", "far"),
     [
         ("h", 2 * 365 * 24, (8736, 8904)),

@@ -42,6 +42,9 @@ _SIMPLE = 0.7
 _VALUES_PER_STEP, _FEWEST_STEPS = 100, 3
 # Longest default context: beyond it, every training step costs more than it gains.
 _LONGEST = 336
+# Steps of all windows of a batch together: long windows come in smaller batches, so that a training takes about the same
+# time whatever the step of the data. They are as accurate (docs/RECIPE.md).
+_BATCH_STEPS, _SMALLEST_BATCH = 64 * 216, 8
 # Longest default lag, a year of quarter hours: a batch gathers every step that its lags reach.
 _FARTHEST_LAG = 40_000
 # Values of a year ago must be nearer than this share of the distance to half a year ago. A higher share would admit
@@ -82,7 +85,9 @@ def recommend(panel: Panel, horizon: int, context: int | None = None, holidays: 
         lowest=0.0 if _Outline.of(panel).bounded_by_zero else None,
     )
     # The newest values matter most for the forecast: hold back no more of them than validation needs.
-    train = replace(config.train, validation_steps=7 * panel.freq.season + horizon)
+    held_back = 7 * panel.freq.season + horizon
+    batch = min(config.train.batch, max(_SMALLEST_BATCH, _BATCH_STEPS // config.length))
+    train = replace(config.train, validation_steps=held_back, batch=batch)
     return replace(config, features=_features(panel), holidays=tuple(holidays), model=model, train=train)
 
 
