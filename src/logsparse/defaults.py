@@ -42,8 +42,8 @@ _SIMPLE = 0.7
 _VALUES_PER_STEP, _FEWEST_STEPS = 100, 3
 # Longest default context: beyond it, every training step costs more than it gains.
 _LONGEST = 336
-# Steps of all windows of a batch together: long windows come in smaller batches, so that a training takes about the same
-# time whatever the step of the data. They are as accurate (docs/RECIPE.md).
+# Steps of all windows of a batch together: long windows come in smaller batches, which are as accurate, so that a
+# training takes about the same time whatever the step of the data (docs/RECIPE.md).
 _BATCH_STEPS, _SMALLEST_BATCH = 64 * 216, 8
 # Longest default lag, a year of quarter hours: a batch gathers every step that its lags reach.
 _FARTHEST_LAG = 40_000
