@@ -129,6 +129,12 @@ def test_long_waves_are_compared_at_equal_memory_and_at_equal_length() -> None:
     ]
 
 
+def test_networks_that_learned_nothing_of_the_distant_past_are_no_evidence() -> None:
+    found = lines(ran("long-waves", "t0=744", **{"sparse": 0.1029, "full-memory": 0.1028, "full-length": 0.1026}))
+    assert [line[5] for line in found] == ["-", "-"]
+    assert {line[-1] for line in found} == {"neither has learned to look 744 steps back"}
+
+
 def test_each_claim_is_a_sentence_with_its_figures() -> None:
     rows = ran("kernels", TRAFFIC, k_1=0.2, k_2=0.15, k_3=0.2, k_9=0.21)
     found = sentences(rows)

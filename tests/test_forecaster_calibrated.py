@@ -49,9 +49,22 @@ def test_few_values_get_a_small_network_few_steps_and_all_data_in_the_end(of_mon
 
 
 def test_many_values_keep_their_settings_and_are_measured_only() -> None:
-    panel = small.panel(steps=900)
+    panel = small.panel(steps=20_000)
     usual = recommend(panel, 24)
     assert for_amount(usual, panel) == replace(usual, train=replace(usual.train, calibrate="measure"))
+
+
+@pytest.mark.parametrize(("steps", "planned"), [(1_000, 940), (9_000, 1_600)])
+def test_a_few_series_of_a_year_get_a_small_network_that_holds_back_the_newest_week_only(
+    steps: int, planned: int
+) -> None:
+    panel = small.panel(steps=steps)
+    usual = recommend(panel, 24)
+    found = for_amount(usual, panel)
+    assert (found.model.width, found.model.layers, found.train.batch, found.blend) == (24, 2, 16, 0)
+    assert found.train.epochs * found.train.steps_per_epoch == planned
+    held_back = ("validation_steps", "validation_share", "refit")
+    assert [getattr(found.train, name) for name in held_back] == [getattr(usual.train, name) for name in held_back]
 
 
 def test_the_coverage_is_kept_shown_and_saved(of_months: ls.LogSparse, tmp_path: Path) -> None:

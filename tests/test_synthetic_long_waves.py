@@ -40,6 +40,13 @@ def test_the_short_window_holds_the_same_waves_without_their_amplitudes() -> Non
     assert short.ends().tolist() == whole.ends().tolist()
 
 
+def test_a_forecast_without_the_amplitudes_has_the_error_that_networks_are_measured_by() -> None:
+    waves = synthetic.synthetic(LONG_T0, 4000, np.random.default_rng(0))
+    last_SH = waves.values.reshape(4000, -1)[:, -24:]
+    error = np.abs(last_SH - np.median(last_SH, axis=0)).sum() / np.abs(last_SH).sum()
+    assert error == pytest.approx(synthetic.UNSEEN, rel=0.03)
+
+
 @pytest.mark.parametrize("model", LONG_MODELS)
 def test_every_model_runs_and_leaves_losses_of_the_same_series(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

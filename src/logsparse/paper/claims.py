@@ -27,12 +27,15 @@ from logsparse.paper.synthetic import (
     SYNTHETIC,
     T0,
     TRANSFORMER,
+    UNSEEN,
 )
 from logsparse.paper.tables import Cell, cell, difference, sound
 
 _CONVOLVED = [(f"{kind}+conv{constraint}", f"{kind}{constraint}")
               for kind, constraint in (("full", "-memory"), ("full", "-length"), ("sparse", ""))]  # fmt: skip
 _YES, _NO, _OPEN = "yes", "no", "open"
+# A network has seen the amplitudes if its error is below this share of the error without them.
+_SEEN = 0.9
 
 Pair = tuple[str, str]
 Errors = tuple[float, float]
@@ -119,6 +122,8 @@ class Comparison:
         named = list(zip(self.pair, self.cells, strict=True))
         found = [f"{model} does not beat seasonal naive" for model, one in named if one.beats(self.naive) is False]
         found += [f"the loss of {model} was still falling" for model, one in named if one.flat is False]
+        if self.case == LONG_CASE and min(one.error for one in self.cells) > _SEEN * UNSEEN:
+            found.append("neither has learned to look 744 steps back")
         if not all(row["data"] for one in self.cells for row in one.rows):
             found.append(UNIDENTIFIED)
         elif self.interval is None:

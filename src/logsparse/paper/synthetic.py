@@ -54,6 +54,8 @@ SIZES = (4500, 500, 1000)
 
 LONG_TASK, LONG_CASE = "long-waves", "t0=744"
 LONG_T0 = 744
+UNSEEN = 0.104
+"""R0.5 of a forecaster that knows the waves but not their amplitudes: the median of all series at each step."""
 SHORT = 293
 """Length of full attention of the same memory: round(sqrt(768 * 112))."""
 NAIVE, SPARSE, FULL_MEMORY, FULL_LENGTH = LONG_MODELS = ("seasonal-naive", "sparse", "full-memory", "full-length")
