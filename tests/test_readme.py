@@ -109,10 +109,12 @@ def _first_table() -> Iterator[str]:
         "solar": _naive("granularities", SOLAR),
         "traffic": _naive("kernels", TRAFFIC),
         "etth1": _mean(_rival("etth1", "seasonal-naive")),
+        "cambridge": _mean(_rival("cambridge", "seasonal-naive")),
     }
     paper = {"m4": _pair(*GRANULARITIES[M4]["paper"]), "solar": _pair(*GRANULARITIES[SOLAR]["paper"])}
     ahead = {"m4": "M4-Hourly | 48 hours", "solar": "solar, hourly | a day, 7 times",
-             "traffic": "traffic, 20 sensors | a day, 7 times", "etth1": "etth1 | a day, 7 times"}  # fmt: skip
+             "traffic": "traffic, 20 sensors | a day, 7 times", "etth1": "etth1 | a day, 7 times",
+             "cambridge": "cambridge, 45 buildings | a day, 7 times"}  # fmt: skip
     for name, words in ahead.items():
         seeds = [float(row["R0.5"]) for row in _default(name)]
         span = f"{min(seeds):.3f} to {max(seeds):.3f}"
@@ -177,6 +179,16 @@ def test_the_speeds_in_the_docs_are_those_of_the_headline_benchmark() -> None:
         name = str(row["pattern"]).split("(")[0].replace("restart", "restart(96)")
         ratios = f"{row['forward_ratio']:.0f}x | {row['both_ratio']:.0f}x"
         assert f"| {name} | {row['length']:,} | {row['width']} | {ratios} |" in text
+
+
+def test_the_minutes_in_the_docs_are_those_of_the_benchmark() -> None:
+    text = (ROOT / "docs" / "forecaster.md").read_text()
+    rows = json.loads((ROOT / "benchmarks" / "results" / "minutes_amd-epyc-2-cores_2026-11-18.json").read_text())[
+        "rows"
+    ]
+    for row in rows:
+        cells = (row["data"], row["horizon"], row["context"], row["batch"], f"{row['minutes']:.1f}")
+        assert f"| {' | '.join(map(str, cells))} |" in text
 
 
 def test_the_scores_of_the_methods_in_the_docs_are_those_of_their_rows() -> None:
