@@ -97,6 +97,17 @@ def _synthetic() -> Iterator[str]:
     yield "(section 5.1)"
 
 
+def _long_waves() -> Iterator[str]:
+    found = {model: _here("long-waves", synthetic.LONG_CASE, model) for model in synthetic.LONG_MODELS[1:]}
+    sparse, short, whole = (f"{float(found[model]['R0.5']):.4f}" for model in ("sparse", "full-memory", "full-length"))
+    yield (
+        f"R0.5 is {sparse} with sparse attention over 768 steps, {short} with full attention over 293 and {whole} with "
+        "full attention over 768"
+    )
+    yield f"A forecast that knows everything but the amplitudes has about {synthetic.UNSEEN:.3f}."
+    assert {int(row["steps"]) for row in found.values()} == {2800}
+
+
 def _main_and_matching() -> Iterator[str]:
     naive = _scores("main", "electricity-c-fortnight, 1 day x 7", "seasonal-naive")
     yield f"electricity-c has {naive}, the paper's model {_pair(*MAIN['electricity-c, 1 day x 7']['paper'])}"
@@ -121,7 +132,7 @@ def _claims() -> Iterator[str]:
         yield f"- {claim}: {verdict}"
 
 
-PARTS = (_table_4, _synthetic, _main_and_matching, _claims)
+PARTS = (_table_4, _synthetic, _long_waves, _main_and_matching, _claims)
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
