@@ -74,7 +74,7 @@ class LogSparse(Configured):
         the data if left out.
     steps
         Number of training steps, over which the learning rate is scheduled; those of the config if left out, by
-        default 1,600, and fewer for less than 2,000 values.
+        default 1,600, and fewer for less than 8,000 values.
     minutes
         Time limit for the training of one seed; none if left out.
     seed
