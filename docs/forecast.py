@@ -1,6 +1,6 @@
-"""The data of the README -> docs/forecast.svg and .json: `python docs/forecast.py`, three minutes of one core.
+"""The data of the README -> docs/forecast.svg and .json: `python docs/forecast.py`, 20 seconds of one core.
 
-The model has all default settings, so the work is fixed: 1,600 steps. It is then tested on the 100 days after its data:
+The model has all default settings, so the work is fixed. It is then tested on the 100 days after its data:
 about 80 % of their values must lie between the quantiles 0.1 and 0.9, or the script fails.
 """
 
