@@ -70,7 +70,7 @@ TASKS = {
 
 
 def panel_of(task: Task, span: str) -> Panel:
-    """Return the set up to the end of its test span, or of its validation windows."""
+    """Return the set up to the end of its test span, or of the span before it."""
     path = Path(os.environ["LOGSPARSE_DATA"]) / f"{task.file}.parquet"
     wind = task.file == "gefcom2012_wind_hourly"
     whole = to_panel(wind_rows(path), covariates=["wind_speed"]) if wind else to_panel(path)
@@ -133,11 +133,16 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=100)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--why", default="")
+    parser.add_argument("--windows", type=int, default=None, help="before the test span [as many as it has]")
     parser.add_argument("--test", action="store_true")
     args = parser.parse_args()
+    if args.test and args.windows is not None:
+        parser.error("the test span has a fixed number of windows")
     torch.set_num_threads(args.threads)
     task, span = TASKS[args.task], "test" if args.test else "validation"
     panel = panel_of(task, span)
+    if args.windows is not None:
+        task, span = replace(task, windows=args.windows), f"validation, {args.windows} windows"
     history = panel.cut(panel.lengths - task.horizon * task.windows)
     usual = recommend(history, task.horizon, args.context, holiday_texts(args.holidays or None))
     config = apply(usual, read_settings(args.changes))
