@@ -42,11 +42,27 @@ def weights(network: nn.Module) -> str:
 
 def test_training_lowers_the_validation_loss() -> None:
     run = training(epochs=10, steps_per_epoch=20, lr=3e-3)
-    before = run.validate()
+    before = run.validate()[0]
     history = run.run()
     assert history.best is not None
     assert history.best < before - 0.5
-    assert run.validate() == pytest.approx(history.best)
+    assert run.validate()[0] == pytest.approx(history.best)
+
+
+def test_the_quantile_loss_of_a_validation_is_the_wql_of_its_windows() -> None:
+    run = training(panel=small.panel(missing=0.2))
+    loss = size = 0.0
+    for batch in run.data.validation_batches(run.train, run.ranks):
+        raw, scale_B1 = run.network(batch).detach().double(), batch.scale_B[:, None].double()
+        mean, deviation = raw[..., 0] * scale_B1, (softplus(raw[..., 1]) + 1e-6) * scale_B1
+        for b, step in batch.observed_BL[:, batch.context :].nonzero().tolist():
+            value = float(batch.values_BL[b, batch.context + step])
+            size += abs(value + float(batch.centre_B[b]))
+            for level in np.linspace(0.1, 0.9, 9):
+                place = b, batch.context + step
+                error = value - float(mean[place] + deviation[place] * torch.special.ndtri(torch.tensor(level)))
+                loss += 2 / 9 * max(level * error, (level - 1) * error)
+    assert run.validate()[1] == pytest.approx(loss / size, rel=1e-5)
 
 
 def test_the_loss_is_the_mean_negative_log_density_of_the_observed_targets() -> None:
@@ -130,7 +146,7 @@ def test_training_stops_when_validation_does_not_improve_and_keeps_the_best_weig
     run = training(epochs=50, patience=2, lr=1.0)
     history = run.run()
     assert history.ended == "no improvement in 2 validations"
-    assert run.validate() == pytest.approx(min(row["validation_nll"] for row in history.rows))
+    assert run.validate()[0] == pytest.approx(min(row["validation_nll"] for row in history.rows))
 
 
 def test_a_long_epoch_has_several_validations_and_patience_counts_epochs() -> None:
@@ -230,7 +246,7 @@ def test_of_several_seeds_the_one_with_the_lowest_validation_loss_wins() -> None
     best = best_of(runs.__getitem__, [0, 1, 2])
     found = {seed: run.history.best for seed, run in runs.items()}
     assert best is runs[min(found, key=lambda seed: found[seed] or np.inf)]
-    assert best.validate() == pytest.approx(best.history.best)
+    assert best.validate()[0] == pytest.approx(best.history.best)
 
 
 def test_an_interruption_keeps_the_best_weights_and_a_checkpoint_and_ends_the_seeds(
@@ -247,7 +263,7 @@ def test_an_interruption_keeps_the_best_weights_and_a_checkpoint_and_ends_the_se
     monkeypatch.setattr(run, "learn", interrupted)
     assert best_of(lambda _: run, [0, 1]) is run
     assert run.history.ended == "interrupted"
-    assert run.validate() == pytest.approx(min(row["validation_nll"] for row in run.history.rows))
+    assert run.validate()[0] == pytest.approx(min(row["validation_nll"] for row in run.history.rows))
     assert training(tmp_path, epochs=5).step == 7
 
 

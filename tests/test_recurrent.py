@@ -53,7 +53,7 @@ def test_dropout_acts_only_with_a_generator() -> None:
 def test_training_lowers_the_loss() -> None:
     network, data, _ = made()
     run = Training(network, data, small.config(epochs=8, lr=1e-2).train, seed=0, verbose=False)
-    before = run.validate()
+    before = run.validate()[0]
     story = run.run()
     assert story.best is not None
     assert story.best < before

@@ -146,10 +146,21 @@ def test_a_forecast_ignores_the_horizon_and_agrees_with_the_density() -> None:
     torch.testing.assert_close(one.mean_BH[:, 0], (filtered.mean_BL * scale)[:, now].float())
 
 
+def test_quantiles_of_the_targets_are_those_of_the_density_that_training_raises() -> None:
+    network, _, batch = made(Structure(24))
+    raw = network(batch).detach()
+    middle, upper = network.quantiles(raw, batch, 3, (0.5, 0.8)).double().unbind(-1)
+    deviation = (upper - middle) / torch.special.ndtri(torch.tensor(0.8).double())
+    error = (batch.values_BL[:, 3:] - middle) / deviation
+    density = -error.square() / 2 - deviation.log() - math.log(2 * math.pi) / 2
+    expected = torch.where(batch.observed_BL[:, 3:], density, 0).float()
+    torch.testing.assert_close(network.log_density(raw, batch, 3), expected, rtol=1e-4, atol=1e-4)
+
+
 def test_training_lowers_the_loss() -> None:
     network, data, _ = made(Structure(24))
     run = Training(network, data, small.config(epochs=8, lr=1e-2).train, seed=0, verbose=False)
-    before = run.validate()
+    before = run.validate()[0]
     story = run.run()
     assert story.best is not None
     assert story.best < before - 0.1

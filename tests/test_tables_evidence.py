@@ -79,6 +79,14 @@ def test_a_curve_is_flat_if_its_last_quarter_gains_at_most_a_hundredth_of_its_ra
     assert Cell([row()], {"0": {"curve": {"validation_nll": losses}}}).flat is flat
 
 
+def test_a_likelihood_without_a_bound_may_rise_where_the_quantile_loss_is_flat() -> None:
+    curve = {"validation_nll": [4.0, 3.0, 2.0, 1.0], "validation_wql": [0.5, 0.2, 0.1, 0.1]}
+    found = Cell([row()], {"0": {"curve": curve}})
+    assert (found.flat, found.likelihood_flat) == (True, False)
+    falling = Cell([row()], {"0": {"curve": {**curve, "validation_wql": [0.5, 0.4, 0.3, 0.2]}}})
+    assert falling.flat is False
+
+
 def test_patience_ends_a_training_flat_and_one_falling_seed_is_enough_for_not_flat() -> None:
     falling = {"curve": {"validation_nll": [4.0, 3.0, 2.0, 1.0]}}
     assert Cell([row(steps=150, patience=5)], {"0": falling}).flat is True
@@ -105,6 +113,8 @@ def test_a_cell_has_the_mean_error_of_its_seeds_and_the_windows_each_has_seen() 
         (left([1.0] * 28), True),
         ({"curve": {"validation_nll": [1.0]}}, True),
         ({"curve": {"validation_nll": ["low"]}}, False),
+        ({"curve": {"validation_nll": [1.0], "validation_wql": [0.1]}}, True),
+        ({"curve": {"validation_nll": [1.0], "validation_wql": [0.1, 0.2]}}, False),
         ({"curve": 3}, False),
         ({"losses": {}}, False),
         ({"losses": {"mean-path": {"of": ["a"], "R0.5": [1, 2]}}}, False),

@@ -228,7 +228,7 @@ class Diagnostics:
     Parameters
     ----------
     settings, losses, attention
-        Settings by name; one row per validation (step, seconds, nll, validation_nll); a figure, or None.
+        Settings by name; one row per validation (step, seconds, nll, validation_nll, validation_wql); a figure or None.
 
     Examples
     --------

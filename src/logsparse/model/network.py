@@ -112,6 +112,10 @@ class Network(nn.Module, ABC):
         density_BL = distribution.log_density(batch.values_BL[:, begin:])
         return torch.where(batch.observed_BL[:, begin:], density_BL, 0)
 
+    def quantiles(self, raw_BLP: Tensor, batch: Batch, begin: int, levels: Sequence[float]) -> Tensor:
+        """Return (B, L - begin, Q): quantiles of each target given those before it, relative to the centre."""
+        return self.likelihood.distribution(raw_BLP[:, begin:], batch.scale_B[:, None]).quantile(levels)
+
     def check(self, values: Tensor) -> None:
         """Raise DataError for targets outside the support of the likelihood or below `ModelConfig.lowest`."""
         self.likelihood.check(values)

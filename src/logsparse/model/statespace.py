@@ -285,11 +285,22 @@ class Structural(Network):
 
     def log_density(self, raw_BLP: Tensor, batch: Batch, begin: int = 0) -> Tensor:
         """Return (B, L - begin) by the filter, which reads the whole window."""
-        scale_B1 = batch.scale_B[:, None].double()
-        scaled_BL = torch.where(batch.observed_BL, batch.values_BL / scale_B1, 0)
-        filtered = run_filter(self.model(raw_BLP, batch.starts_B), scaled_BL, batch.observed_BL)
+        filtered, scaled_BL, scale_B1 = self._filtered(raw_BLP, batch)
         density_BL = filtered.log_density(scaled_BL) - torch.log(scale_B1)
         return torch.where(batch.observed_BL, density_BL, 0)[:, begin:].float()
+
+    def quantiles(self, raw_BLP: Tensor, batch: Batch, begin: int, levels: Sequence[float]) -> Tensor:
+        """Return (B, L - begin, Q) by the filter, which reads the whole window."""
+        filtered, _, scale_B1 = self._filtered(raw_BLP, batch)
+        normal_Q = torch.special.ndtri(torch.tensor(levels, dtype=torch.float64, device=raw_BLP.device))
+        quantile_BLQ: Tensor = filtered.mean_BL[..., None] + filtered.variance_BL.sqrt()[..., None] * normal_Q
+        return (quantile_BLQ * scale_B1[..., None])[:, begin:].float()
+
+    def _filtered(self, raw_BLP: Tensor, batch: Batch) -> tuple[Filtered, Tensor, Tensor]:
+        """Return what the filter says of each target, the targets over their scale, and the scale (B, 1)."""
+        scale_B1 = batch.scale_B[:, None].double()
+        scaled_BL = torch.where(batch.observed_BL, batch.values_BL / scale_B1, 0)
+        return run_filter(self.model(raw_BLP, batch.starts_B), scaled_BL, batch.observed_BL), scaled_BL, scale_B1
 
     @torch.no_grad()
     def forecast(self, batch: Batch, uniform_BNH: Tensor, levels: Sequence[float], method: str) -> Decoded:

@@ -178,7 +178,10 @@ def facts_of(model: LogSparse) -> dict[str, Any]:
         "trace": {
             "curve": {
                 "step": [int(row["step"]) for row in history.rows],
-                **{name: plain([row[name] for row in history.rows]) for name in ("nll", "validation_nll")},
+                **{
+                    name: plain([row[name] for row in history.rows])
+                    for name in ("nll", "validation_nll", "validation_wql")
+                },
             }
         },
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -51,6 +51,7 @@ from logsparse.registry import named
 
 # A curve counts as flat if its last tenth lowers the best loss by at most this share of its range.
 _FLAT = 0.01
+_LIKELIHOOD, _QUANTILES = "validation_nll", "validation_wql"
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,20 @@ class Cell:
 
     @property
     def flat(self) -> bool | None:
-        """True if the validation loss of every seed had stopped falling; None where no seed has a curve."""
+        """True if the validation loss of every seed had stopped falling; None where no seed has a curve.
+
+        The loss is that of the quantiles where a curve has it, since a density has no bound on values that repeat.
+        """
+        return self._all_flat(lambda curve: curve.get(_QUANTILES, curve[_LIKELIHOOD]))
+
+    @property
+    def likelihood_flat(self) -> bool | None:
+        """The same of the negative log-likelihood."""
+        return self._all_flat(lambda curve: curve[_LIKELIHOOD])
+
+    def _all_flat(self, loss_of: Callable[[Mapping[str, Any]], Sequence[float]]) -> bool | None:
         found = [
-            _stopped(row) or _is_flat(curve["validation_nll"])
+            _stopped(row) or _is_flat(loss_of(curve))
             for row in self.rows
             if (curve := self.traces.get(row["seed"], {}).get("curve"))
         ]
@@ -109,8 +121,11 @@ def difference(one: Cell, other: Cell) -> Interval | None:
 def sound(trace: Mapping[str, Any]) -> bool:
     """Return True if the losses and the curve of a trace, where it has them, can be read."""
     curve, losses = trace.get("curve"), trace.get("losses")
-    if curve is not None and not (isinstance(curve, dict) and are_numbers(curve.get("validation_nll"))):
-        return False
+    if curve is not None:
+        if not (isinstance(curve, dict) and are_numbers(curve.get(_LIKELIHOOD))):
+            return False
+        if _QUANTILES in curve and not are_numbers(curve[_QUANTILES], len(curve[_LIKELIHOOD])):
+            return False
     if losses is None:
         return True
     return isinstance(losses, dict) and bool(losses) and all(map(_are_losses, losses.values()))
@@ -307,6 +322,8 @@ def _notes(case: Case, found: Cell | None, beats_naive: str, *, here: bool) -> I
         return
     if not all(row["data"] for row in found.rows):
         yield UNIDENTIFIED
+    if found.flat and not found.likelihood_flat:
+        yield "its quantile loss is flat, its likelihood was still rising"
     if beats_naive == "no" and found.windows:
         still = ", its validation loss was still falling" if found.flat is False else ""
         yield f"worse than seasonal naive: no evidence{still}"

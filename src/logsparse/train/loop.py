@@ -59,7 +59,11 @@ _FEWEST_VALIDATIONS = 4
 _VALIDATIONS = 16
 _FORMER_CHECKPOINT = "training.json"
 _ROW = ("step", "seconds", "nll", "validation_nll")
-_WORST = float(np.finfo(np.float32).max)
+# Models saved before it was recorded lack it.
+_LATER = "validation_wql"
+# Quantile levels of the validation loss.
+_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+_WORST, _SMALLEST = float(np.finfo(np.float32).max), float(np.finfo(np.float32).tiny)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Handlers that may be replaced: a handler of the caller stays, and so does an ignored signal.
 _USUAL = (signal.SIG_DFL, signal.default_int_handler)
@@ -142,7 +146,10 @@ class TrainingHistory:
     def from_dict(cls, facts: Any) -> Self:
         """Return what `asdict` was given; any other value raises a KeyError, TypeError, ValueError or OverflowError."""
         # Rows first: what is not a dict raises one of these errors here.
-        rows = [{**{name: float(row[name]) for name in _ROW}, "step": int(row["step"])} for row in facts["rows"]]
+        rows = []
+        for row in facts["rows"]:
+            names = (*_ROW, _LATER) if _LATER in row else _ROW
+            rows.append({**{name: float(row[name]) for name in names}, "step": int(row["step"])})
         planned = facts.get("planned")
         return cls(
             rows=rows,
@@ -246,25 +253,34 @@ class Training:
     def validate_and_save(self, loss: float) -> None:
         """Validate, keep the weights if they are the best so far, add a row to the history, save a checkpoint."""
         with self.average.swapped_in() if self.average else nullcontext():
-            validation = self.validate()
+            validation, error = self.validate()
             if self.stopping.update(validation):
                 self.best, self.history.best = _copy(self.network), validation
-        row = {"step": self.step, "seconds": round(self.history.seconds, 1), "nll": loss, "validation_nll": validation}
-        self.history.rows.append(row)
+        losses = {"nll": loss, "validation_nll": validation, "validation_wql": error}
+        self.history.rows.append({"step": self.step, "seconds": round(self.history.seconds, 1), **losses})
         self._save()
         self.ranks.wait()
 
     @torch.no_grad()
-    def validate(self) -> float:
-        """Return the mean negative log-likelihood of the horizon over the validation windows."""
-        sums = torch.zeros(2, dtype=torch.float64, device=self.ranks.device)
+    def validate(self) -> tuple[float, float]:
+        """Return the mean negative log-likelihood of the horizon over the validation windows, and its wQL.
+
+        Both are of each value given those before it, which masked windows hide. The likelihood chooses the weights.
+        The quantile loss tells how far a training has come where the likelihood has no bound: that of a Gaussian
+        grows for as long as it gets narrower around values that are always the same, such as nights of solar power.
+        """
+        sums = torch.zeros(4, dtype=torch.float64, device=self.ranks.device)
         for batch in self.data.validation_batches(self.train, self.ranks):
-            total, count = nll_sum(self.network, self.network, batch, "horizon")
-            sums += torch.stack((total, count)).double()
-        total, count = self.ranks.total(sums)
-        mean = float(total / count.clamp(min=1))
+            raw_BLP = self.network(batch)
+            density_BH = self.network.log_density(raw_BLP, batch, batch.context)
+            loss_BH, size_BH = _quantile_loss(self.network, raw_BLP, batch)
+            count = batch.observed_BL[:, batch.context :].sum()
+            sums += torch.stack([part.double() for part in (-density_BH.sum(), count, loss_BH.sum(), size_BH.sum())])
+        total, count, loss, size = self.ranks.total(sums)
+        means = total / count.clamp(min=1), loss / size.clamp(min=_SMALLEST)
         # An outlier among the validation windows can overflow; this does not stop the training.
-        return mean if math.isfinite(mean) else _WORST
+        nll, wql = (float(mean) if math.isfinite(mean) else _WORST for mean in means)
+        return nll, wql
 
     def _reason_to_stop(self, *, requested: bool) -> str | None:
         if self.step >= self.steps:
@@ -404,6 +420,17 @@ def nll_sum(
         weight_L[batch.context :] = batch.context / batch.horizon
         log_density_BL, counted_BL = log_density_BL * weight_L, counted_BL * weight_L
     return -log_density_BL.sum(), counted_BL.sum()
+
+
+def _quantile_loss(network: Network, raw_BLP: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return twice the mean quantile loss of each observed target of the horizon, and its size; 0 where missing."""
+    now = batch.context
+    level_Q = torch.tensor(_LEVELS, device=raw_BLP.device)
+    target_BH, observed_BH = batch.values_BL[:, now:], batch.observed_BL[:, now:]
+    error_BHQ = target_BH[..., None] - network.quantiles(raw_BLP, batch, now, _LEVELS)
+    loss_BH = 2 * torch.maximum(level_Q * error_BHQ, (level_Q - 1) * error_BHQ).mean(-1)
+    size_BH = (target_BH + batch.centre_B[:, None]).abs()
+    return torch.where(observed_BH, loss_BH, 0), torch.where(observed_BH, size_BH, 0)
 
 
 @dataclass
