@@ -171,6 +171,9 @@ def facts_of(model: LogSparse) -> dict[str, Any]:
     history = model.history_
     if history.ended == INTERRUPTED:
         raise KeyboardInterrupt
+    # A training resumed from an earlier version lacks some losses of its beginning.
+    recorded = ("nll", "validation_nll", "validation_wql")
+    whole = [name for name in recorded if all(name in row for row in history.rows)]
     return {
         "validation_nll": history.best,
         "steps": int(history.rows[-1]["step"]),
@@ -178,10 +181,7 @@ def facts_of(model: LogSparse) -> dict[str, Any]:
         "trace": {
             "curve": {
                 "step": [int(row["step"]) for row in history.rows],
-                **{
-                    name: plain([row[name] for row in history.rows])
-                    for name in ("nll", "validation_nll", "validation_wql")
-                },
+                **{name: plain([row[name] for row in history.rows]) for name in whole},
             }
         },
     }
