@@ -233,7 +233,7 @@ def test_a_table_of_the_paper_is_run_and_shown_beside_it(tmp_path: Path) -> None
     [
         (
             [],
-            "An experiment must be one of: synthetic, main, kernels, sparse, granularities, long-waves, statistics,",
+            "An experiment must be one of: synthetic, main, kernels, sparse, granularities, long-waves, patterns,",
         ),
         (["synthetik"], "did you mean 'synthetic'?"),
         (["synthetic", "--model", "deepar-30"], "did you mean 'deepar-"),

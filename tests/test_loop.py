@@ -23,7 +23,8 @@ from logsparse.data.panel import Panel
 from logsparse.errors import DataError
 from logsparse.pictures import draw_losses
 from logsparse.train.batches import TrainingSet
-from logsparse.train.loop import Training, TrainingError, TrainingHistory, best_of, nll_sum
+from logsparse.train.loop import Training, TrainingError, TrainingHistory, best_of
+from logsparse.train.loss import nll_sum
 
 LOSSES = Path(__file__).parent / "losses" / "small.txt"
 

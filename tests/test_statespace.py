@@ -14,7 +14,8 @@ from logsparse.data.windows import Batch
 from logsparse.model.decode import draws
 from logsparse.model.statespace import LONGEST_SEASON, NOISE_FLOOR, STARTS, WAVES, Structural, Structure, run_filter
 from logsparse.train.batches import TrainingSet
-from logsparse.train.loop import Training, nll_sum
+from logsparse.train.loop import Training
+from logsparse.train.loss import nll_sum
 
 STRUCTURES = [Structure(), Structure(24), Structure(7, 1.0), Structure(1, 0.9), Structure(48, 0.9), Structure(31)]
 

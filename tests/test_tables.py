@@ -15,9 +15,10 @@ import pytest
 import small
 from logsparse import presets
 from logsparse.attention.pattern import full
+from logsparse.defaults import layers_needed
 from logsparse.forecaster import LogSparse
 from logsparse.paper import tables
-from logsparse.paper.cases import SPARSE, TABLES, Case, models_of
+from logsparse.paper.cases import CELLS, SPARSE, TABLES, Case, models_of
 from logsparse.paper.experiment import UNIDENTIFIED, Experiment
 from logsparse.paper.ledger import COLUMNS, Row, Run
 
@@ -74,8 +75,19 @@ def test_sparse_models_have_layers_enough_to_reach_their_whole_window_and_full_o
     assert len({config.model.layers for config in configs.values()}) == 1
 
 
+def test_compared_patterns_have_equal_cells_and_reach_the_whole_window_but_for_logsparse_itself() -> None:
+    (case,) = TABLES["patterns"][1].values()
+    for name, config in ((name, make()) for name, make in case.configs.items()):
+        patterns = config.model.layer_patterns
+        cells = {len(pattern.distances(config.length)) for pattern in patterns}
+        assert cells == ({9} if name == "log-9" else {CELLS}), name
+        needed = layers_needed(patterns[::-1], config.length)
+        assert needed is not None, name
+        assert (needed <= config.model.layers) is (name != "log-9"), name
+
+
 def test_models_that_are_compared_are_trained_alike_and_differ_in_what_they_are_compared_by() -> None:
-    for name in ("kernels", "sparse"):
+    for name in ("kernels", "sparse", "patterns"):
         for title, case in TABLES[name][1].items():
             configs = [make() for make in case.configs.values()]
             assert len({config.train for config in configs}) == 1, title

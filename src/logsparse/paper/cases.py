@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from logsparse import presets
-from logsparse.attention.pattern import full, restart
+from logsparse.attention.pattern import Pattern, from_distances, full, local, logsparse, restart, seasonal
 from logsparse.config import Config
 from logsparse.forecaster import LogSparse
 from logsparse.paper.experiment import attention_of_all_positions, attention_of_layers
@@ -190,6 +190,30 @@ def traffic_weekly(*, sparse: bool = True, conv: bool = True, context: int = 168
     return _divided_by_mean(one_cycle(config, windows=80_000, batch=16))
 
 
+CELLS = 31
+"""Cells per row of every pattern that `patterns` compares, but for LogSparse itself with 9."""
+# Powers of 1.15, rounded: as many distances up to 191.
+_POWERS = from_distances(round(1.15**e) for e in range(38))
+# "per-layer": near steps first, seasons last.
+PATTERNS: dict[str, tuple[Pattern, ...]] = {
+    "log-9": (logsparse(),),
+    "log": (_POWERS,),
+    "local+log": (local(23),),
+    "restart": (restart(84, 4),),
+    "log+season": (seasonal(24),),
+    "per-layer": (from_distances(range(CELLS)), _POWERS, _POWERS, seasonal(24)),
+}
+
+
+def traffic_pattern(name: str) -> Config:
+    """Table 3 at the hourly scale with another pattern, the same windows and training.
+
+    Four layers, through which every pattern of 31 cells reaches the whole window; LogSparse would need seven.
+    """
+    base = traffic_weekly()
+    return replace(base, model=replace(base.model, layers=4, patterns=PATTERNS[name]))
+
+
 def parking_fine(*, sparse: bool = True, conv: bool = True, context: int = 672) -> Config:
     """The paper's settings of electricity-f; 20,000 windows in 5,000 steps."""
     base = presets.electricity_f(sparse=sparse, conv=conv, context=context)
@@ -345,6 +369,21 @@ TABLES: dict[str, tuple[str, dict[str, Case], dict[str, dict[str, Scores]]]] = {
             "wind, 30 days x 7": Case("wind", 30, 7, _compared(presets.wind)),
         },
         GRANULARITIES,
+    ),
+    "patterns": (
+        "Patterns of equal cells, which the paper does not compare",
+        {
+            "traffic-c20-hourly, 1 day x 28": Case(
+                "traffic-c20-hourly",
+                24,
+                28,
+                {name: partial(traffic_pattern, name) for name in PATTERNS},
+                stands_in_for="traffic-f, 1 day x 7",
+                until=JUNE_END,
+                seeds=3,
+            ),
+        },
+        {},
     ),
     "learned-attention": (
         "Figure 2, scores of its model",

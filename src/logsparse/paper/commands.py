@@ -182,7 +182,7 @@ def _print_scores(results: dict[str, Any]) -> None:
 
 
 NAMES = (
-    *("synthetic", "main", "kernels", "sparse", "granularities", "long-waves", "statistics"),
+    *("synthetic", "main", "kernels", "sparse", "granularities", "long-waves", "patterns", "statistics"),
     *("matching", "learned-attention", "attention-kinds", "curves", "attention-matrix", "claims"),
 )
 

@@ -33,7 +33,7 @@ from logsparse.forecaster import LogSparse
 from logsparse.paper.ledger import Identity, Row, Run, best, counted, machine, rows, run_of, trials
 from logsparse.storage import check_document, pack_document, read_file, unpack_object, write_whole
 from logsparse.train.checkpoint import fingerprint
-from logsparse.train.loop import INTERRUPTED
+from logsparse.train.loop import INTERRUPTED, LOSSES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -172,8 +172,7 @@ def facts_of(model: LogSparse) -> dict[str, Any]:
     if history.ended == INTERRUPTED:
         raise KeyboardInterrupt
     # A training resumed from an earlier version lacks some losses of its beginning.
-    recorded = ("nll", "validation_nll", "validation_wql")
-    whole = [name for name in recorded if all(name in row for row in history.rows)]
+    whole = [name for name in LOSSES if all(name in row for row in history.rows)]
     return {
         "validation_nll": history.best,
         "steps": int(history.rows[-1]["step"]),

@@ -33,7 +33,14 @@ from logsparse.paper.experiment import (
 from logsparse.paper.ledger import Row, Run, run_of, unfinished
 from logsparse.paper.shapes import MATCHING
 from logsparse.paper.synthetic import LONG_WAVES, SYNTHETIC
-from logsparse.paper.tables import KERNELS_TABLE, SPARSE_TABLE, STATISTICS, TABLES_OF_THE_PAPER, TEN_LAYERS_TABLE
+from logsparse.paper.tables import (
+    KERNELS_TABLE,
+    PATTERNS_TABLE,
+    SPARSE_TABLE,
+    STATISTICS,
+    TABLES_OF_THE_PAPER,
+    TEN_LAYERS_TABLE,
+)
 from logsparse.pictures import INK, START, draw_attention_matrix, new_panels, save_figure
 
 if TYPE_CHECKING:
@@ -346,7 +353,15 @@ ATTENTION_KINDS = Experiment(
 FIGURES_OF_THE_PAPER = [MATCHING, LEARNED, ATTENTION_KINDS, CURVES, MATRIX]
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
-    for one in (SYNTHETIC, *TABLES_OF_THE_PAPER, LONG_WAVES, STATISTICS, *FIGURES_OF_THE_PAPER, CLAIMS_TABLE)
+    for one in (
+        SYNTHETIC,
+        *TABLES_OF_THE_PAPER,
+        LONG_WAVES,
+        PATTERNS_TABLE,
+        STATISTICS,
+        *FIGURES_OF_THE_PAPER,
+        CLAIMS_TABLE,
+    )
 }
 
 

@@ -20,7 +20,6 @@ import torch
 from torch import Generator, Tensor, nn
 
 from logsparse.config import TrainConfig
-from logsparse.data.windows import Batch
 from logsparse.errors import DataError, LogsparseError
 from logsparse.model.network import Network
 from logsparse.pictures import draw_losses
@@ -29,6 +28,7 @@ from logsparse.storage import InvalidContentError, whole_number, write_whole
 from logsparse.train.batches import Draws, TrainingSet
 from logsparse.train.checkpoint import STATE, check_tensors, damaged, differences, exists, identity, load, save
 from logsparse.train.distributed import Ranks
+from logsparse.train.loss import nll_sum, validation_sums
 from logsparse.train.optim import (
     SCHEDULES,
     EarlyStopping,
@@ -45,8 +45,6 @@ from logsparse.train.optim import (
 if TYPE_CHECKING:
     from logsparse.canvas import Picture
 
-# B windows, L positions of a window
-
 CHECKPOINT, METRICS = "checkpoint", "metrics.jsonl"
 INTERRUPTED, _NO_IMPROVEMENT = "interrupted", "no improvement"
 # A training that is cut below this share of its steps is not what was planned.
@@ -58,11 +56,9 @@ _FEWEST_VALIDATIONS = 4
 # Fewest validations of a training with a given number of steps, as many as the default recipe has.
 _VALIDATIONS = 16
 _FORMER_CHECKPOINT = "training.json"
-_ROW = ("step", "seconds", "nll", "validation_nll")
-# Models saved before it was recorded lack it.
-_LATER = "validation_wql"
-# Quantile levels of the validation loss.
-_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+LOSSES = ("nll", "validation_nll", "validation_wql")
+"""Of a row of the history; models saved by an earlier version lack the last."""
+_ROW, _LATER = ("step", "seconds", "nll", "validation_nll"), "validation_wql"
 _WORST, _SMALLEST = float(np.finfo(np.float32).max), float(np.finfo(np.float32).tiny)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Handlers that may be replaced: a handler of the caller stays, and so does an ignored signal.
@@ -271,16 +267,12 @@ class Training:
         """
         sums = torch.zeros(4, dtype=torch.float64, device=self.ranks.device)
         for batch in self.data.validation_batches(self.train, self.ranks):
-            raw_BLP = self.network(batch)
-            density_BH = self.network.log_density(raw_BLP, batch, batch.context)
-            loss_BH, size_BH = _quantile_loss(self.network, raw_BLP, batch)
-            count = batch.observed_BL[:, batch.context :].sum()
-            sums += torch.stack([part.double() for part in (-density_BH.sum(), count, loss_BH.sum(), size_BH.sum())])
-        total, count, loss, size = self.ranks.total(sums)
-        means = total / count.clamp(min=1), loss / size.clamp(min=_SMALLEST)
+            sums += validation_sums(self.network, batch)
+        nll, count, loss, size = self.ranks.total(sums)
+        means = nll / count.clamp(min=1), loss / size.clamp(min=_SMALLEST)
         # An outlier among the validation windows can overflow; this does not stop the training.
-        nll, wql = (float(mean) if math.isfinite(mean) else _WORST for mean in means)
-        return nll, wql
+        mean_nll, wql = (float(mean) if math.isfinite(mean) else _WORST for mean in means)
+        return mean_nll, wql
 
     def _reason_to_stop(self, *, requested: bool) -> str | None:
         if self.step >= self.steps:
@@ -403,34 +395,6 @@ def best_of(make: Callable[[int], Training], seeds: Sequence[int]) -> Training:
             break
     assert best is not None, "seeds must not be empty"
     return best
-
-
-def nll_sum(
-    forward: nn.Module, network: Network, batch: Batch, loss_on: str, generator: Generator | None = None
-) -> tuple[Tensor, Tensor]:
-    """Return the sum of the negative log-likelihood over the observed targets, and their number.
-
-    Both are weighted as `loss_on` says. `forward` is the network itself, or the network as the ranks share it.
-    """
-    begin = batch.context if loss_on == "horizon" else 0
-    log_density_BL = network.log_density(forward(batch, generator), batch, begin)
-    counted_BL = batch.observed_BL[:, begin:]
-    if loss_on == "both":
-        weight_L = torch.ones(len(counted_BL[0]), device=log_density_BL.device)
-        weight_L[batch.context :] = batch.context / batch.horizon
-        log_density_BL, counted_BL = log_density_BL * weight_L, counted_BL * weight_L
-    return -log_density_BL.sum(), counted_BL.sum()
-
-
-def _quantile_loss(network: Network, raw_BLP: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return twice the mean quantile loss of each observed target of the horizon, and its size; 0 where missing."""
-    now = batch.context
-    level_Q = torch.tensor(_LEVELS, device=raw_BLP.device)
-    target_BH, observed_BH = batch.values_BL[:, now:], batch.observed_BL[:, now:]
-    error_BHQ = target_BH[..., None] - network.quantiles(raw_BLP, batch, now, _LEVELS)
-    loss_BH = 2 * torch.maximum(level_Q * error_BHQ, (level_Q - 1) * error_BHQ).mean(-1)
-    size_BH = (target_BH + batch.centre_B[:, None]).abs()
-    return torch.where(observed_BH, loss_BH, 0), torch.where(observed_BH, size_BH, 0)
 
 
 @dataclass
