@@ -10,7 +10,7 @@ import pytest
 
 from logsparse import presets
 from logsparse.paper import synthetic
-from logsparse.paper.cases import GRANULARITIES, MAIN
+from logsparse.paper.cases import GRANULARITIES, MAIN, TABLES
 from logsparse.paper.claims import CLAIMS_TABLE
 from logsparse.paper.figures import EXPERIMENTS
 from logsparse.paper.ledger import Row, best, counted, rows, trials
@@ -21,6 +21,24 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 PAGE = (ROOT / "docs" / "reproduction.md").read_text()
 SOLAR, M4 = "solar, 1 day x 7", "m4-hourly, 2 days"
+JUNE = "traffic-c20-hourly, 1 day x 28"
+ABLATIONS = (
+    ("kernels", JUNE, {f"k = {k}": f"k={k}" for k in (1, 3, 9)}),
+    ("kernels", "solar, 1 day x 28", {f"k = {k}": f"k={k}" for k in (1, 3, 9)}),
+    (
+        "sparse",
+        JUNE,
+        {
+            f"{kind}, {'convolution' if conv else 'canonical'}": name.format("+conv" if conv else "")
+            for conv in (True, False)
+            for kind, name in (
+                ("restart over 192", "sparse{}"),
+                ("full over 124", "full{}-memory"),
+                ("full over 192", "full{}-length"),
+            )
+        },
+    ),
+)
 
 
 def _shown() -> str:
@@ -85,6 +103,18 @@ def _table_4() -> Iterator[str]:
     yield f"its R0.5 differs from DeepAR's by {difference(paper, other)} (95 % interval over the seven days)"
 
 
+def _ablations() -> Iterator[str]:
+    """Tables 2 and 3 on ordinary weeks of traffic and on solar, by the paper's columns."""
+    for task, case, words in ABLATIONS:
+        published = TABLES[task][2].get(TABLES[task][1][case].published(case), {})
+        for said, model in words.items():
+            seeds = [row for row in counted(rows(RESULTS, task)) if (row["case"], row["model"]) == (case, model)]
+            if seeds:
+                theirs = _pair(*published[model]) if model in published else ""
+                yield f"| {said} | {_scores(task, case, model)} |{theirs and f' {theirs}'} | {len(seeds)} |"
+        yield f"| seasonal naive | {_scores(task, case, 'seasonal-naive')} | | |"
+
+
 def _synthetic() -> Iterator[str]:
     head, lines = synthetic.table(counted(rows(RESULTS, "synthetic")))
     found = {line[0]: dict(zip(head, line, strict=True)) for line in lines}
@@ -132,7 +162,7 @@ def _claims() -> Iterator[str]:
         yield f"- {claim}: {verdict}"
 
 
-PARTS = (_table_4, _synthetic, _long_waves, _main_and_matching, _claims)
+PARTS = (_table_4, _ablations, _synthetic, _long_waves, _main_and_matching, _claims)
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
