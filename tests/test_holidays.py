@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import date, datetime
+from collections.abc import Iterable
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import holidays as calendars
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -15,7 +17,7 @@ import pytest
 
 import logsparse as ls
 from command import QUICK, logsparse, refusal
-from logsparse.data.features import Features, holidays_of
+from logsparse.data.features import Features, holidays_of, recognised_holidays
 from logsparse.data.holidays import FLAGS, Holidays, holiday_texts, resolved
 from logsparse.data.scale import Profile
 from logsparse.data.windows import Windows
@@ -77,12 +79,6 @@ def test_an_unknown_country_or_region_is_refused(given: str, rule: str) -> None:
         resolved([given], 19_000, 19_100)
 
 
-def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "holidays", None)
-    with pytest.raises(ConfigError, match=r"pip install logsparse\[holidays\]"):
-        ls.LogSparse(24, holidays="DE", steps=1, verbose=False).fit(hourly(60))
-
-
 def test_a_day_of_every_year_needs_no_year() -> None:
     days = resolved(["12-24", "02-29"], day("2023-03-01"), day("2024-03-01"))
     assert {day("2023-12-24"), day("2044-12-24"), day("2028-02-29")} <= set(days)
@@ -114,6 +110,58 @@ def test_days_that_break_the_weekly_rhythm_every_year_are_found() -> None:
 
 def test_one_year_is_too_little_to_find_days() -> None:
     assert holidays_of(ls.to_panel(closing_at_the_end_of_the_year(0)), ["auto"]).days == ()
+
+
+def resting(days_off: Iterable[date], years: int = 2, freq: str = "1d") -> pl.DataFrame:
+    """Return four series that rest on Sundays and on these days, and one that never rests."""
+    first, last = (datetime.fromisoformat(f"{year}-01-01") for year in (2022, 2022 + years))
+    times = pl.datetime_range(first, last, freq, eager=True, closed="left")
+    rest = ((times.dt.weekday() == 7) | times.dt.date().is_in(list(days_off))).to_numpy()
+    noise = np.random.default_rng(2).normal(size=(5, len(times)))
+    level = [np.where(rest, 5.0, 30.0)] * 4 + [np.full(len(times), 20.0)]
+    return pl.concat(pl.DataFrame({"unique_id": f"s{i}", "ds": times, "y": level[i] + noise[i]}) for i in range(5))
+
+
+@pytest.mark.parametrize(
+    ("country", "freq"), [("DE", "1d"), ("US", "1d"), ("GB-ENG", "1h"), ("JP", "1d"), ("PT", "1d"), ("DE-SN", "1d")]
+)
+def test_the_country_whose_holidays_the_data_follow_is_recognised(country: str, freq: str) -> None:
+    code, _, region = country.partition("-")
+    off = calendars.country_holidays(code, subdiv=region or None, years=(2022, 2023))
+    plan = ls.LogSparse(7, verbose=False).plan(resting(off, freq=freq))
+    assert plan.config.holidays == (country,)
+    assert "holiday" in plan.features
+
+
+def test_days_off_by_chance_and_data_without_a_rhythm_have_no_country() -> None:
+    generator = np.random.default_rng(3)
+    for _ in range(20):
+        off = [date(2022, 1, 1) + timedelta(int(day)) for day in generator.choice(730, 24, replace=False)]
+        assert recognised_holidays(ls.to_panel(resting(off))) == ()
+    assert recognised_holidays(ls.to_panel(resting([]))) == ()
+    assert recognised_holidays(ls.to_panel(hourly(60))) == ()
+    first, last = (datetime.fromisoformat(text) for text in ("2015-01-01", "2023-01-01"))
+    months = pl.datetime_range(first, last, "1mo", eager=True)
+    assert recognised_holidays(ls.to_panel(pl.DataFrame({"ds": months, "y": np.arange(97.0)}))) == ()
+    assert recognised_holidays(ls.to_panel(pl.DataFrame({"ds": np.arange(97), "y": np.arange(97.0)}))) == ()
+
+
+def test_one_occurrence_of_a_holiday_is_enough_but_few_holidays_are_not() -> None:
+    off = calendars.country_holidays("DE", years=2022)
+    whole = resting(off, years=1)
+    assert recognised_holidays(ls.to_panel(whole)) == ("DE",)
+    spring = whole.filter(pl.col("ds") < pl.datetime(2022, 6, 1))
+    assert recognised_holidays(ls.to_panel(spring)) == ()
+
+
+def test_a_country_is_recognised_only_where_holidays_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    frame = resting(calendars.country_holidays("DE", years=(2022, 2023)))
+    with caplog.at_level("INFO", "logsparse"):
+        assert ls.DeepAR(7, verbose=False).plan(frame).config.holidays == ("DE",)
+    assert "break their weekly rhythm on holidays of DE" in caplog.text
+    assert ls.LogSparse(7, holidays=[], verbose=False).plan(frame).config.holidays == ()
+    assert ls.LogSparse(7, holidays="FR", verbose=False).plan(frame).config.holidays == ("FR",)
+    assert ls.LogSparse(7, config=ls.presets.default(28, 7), verbose=False).plan(frame).config.holidays == ()
 
 
 def test_holidays_of_a_country_reach_years_beyond_the_data() -> None:
@@ -259,6 +307,11 @@ def test_the_command_takes_a_country_or_a_file_of_dates(tmp_path: Path, monkeypa
     assert done.code == 0, done.err
     assert ls.LogSparse.load("country").config_.holidays == ("DE-BY", "12-24")
     assert logsparse("predict", "country", "-o", "next.csv").code == 0
+    resting(calendars.country_holidays("DE", years=(2022, 2023))).write_parquet("days.parquet")
+    done = logsparse("fit", "days.parquet", "--horizon", 7, "-o", "recognised", *QUICK)
+    assert ls.LogSparse.load("recognised").config_.holidays == ("DE",), done.err
+    done = logsparse("fit", "days.parquet", "--horizon", 7, "--holidays", "none", "-o", "none", *QUICK)
+    assert ls.LogSparse.load("none").config_.holidays == (), done.err
     assert "a country by its two letters" in refusal("fit", "hours.parquet", "--horizon", 24, "--holidays", "XX")
     assert "--holidays" in refusal("fit", "hours.parquet", "--from", "own", "--holidays", "DE", "-o", "again")
     assert "--holidays is for networks" in refusal(

@@ -11,9 +11,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 
+import holidays as calendars
 import numpy as np
 import polars as pl
 import pytest
@@ -22,6 +24,7 @@ import torch
 import logsparse as ls
 import small
 from logsparse.cluster.share import Shared, _shares
+from logsparse.data.features import holidays_of, recognised_holidays
 from logsparse.data.panel import Panel
 from logsparse.data.sampler import Pairs, Sampler, split
 from logsparse.data.scale import Scaling
@@ -199,6 +202,24 @@ def test_lags_of_a_year_follow_from_the_series_of_all_ranks() -> None:
     alone = recommend(panel, 6)
     assert 364 in alone.model.lags
     assert shared(panel, [6, 3], lambda part, _: recommend(part, 6)) == [alone, alone]
+
+
+def test_all_ranks_recognise_one_country_and_the_weekday_that_its_holidays_are_like() -> None:
+    days, start = np.arange(730), np.datetime64("2022-01-01", "us")
+    off = [(one - date(2022, 1, 1)).days for one in calendars.country_holidays("DE", years=(2022, 2023))]
+    rest = ((days + 5) % 7 == 6) | np.isin(days, off)
+    noise = np.random.default_rng(4).normal(size=(5, 730))
+    # Ranks would disagree: the series of the second never rest.
+    levels = [np.where(rest, 5.0, 30.0)] * 3 + [np.full(730, 20.0)] * 2
+    frame = pl.concat(
+        pl.DataFrame({"unique_id": f"s{i}", "ds": start + days * 24 * HOUR, "y": levels[i] + noise[i]})
+        for i in range(5)
+    )
+    panel = ls.to_panel(frame)
+    alone = recognised_holidays(panel), holidays_of(panel, ["DE"])
+    assert alone[0] == ("DE",)
+    for found in shared(panel, [3, 2], lambda part, _: (recognised_holidays(part), holidays_of(part, ["DE"]))):
+        assert found == alone
 
 
 def test_the_identity_of_data_does_not_depend_on_who_holds_them() -> None:

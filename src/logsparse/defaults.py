@@ -14,7 +14,7 @@ from logsparse import presets
 from logsparse.attention.pattern import Pattern
 from logsparse.config import Config
 from logsparse.data.calendar import DAY, Freq
-from logsparse.data.features import features_for
+from logsparse.data.features import features_for, recognised_holidays
 from logsparse.data.mapped import pieces
 from logsparse.data.panel import Floats, Panel
 from logsparse.errors import ConfigError, DataError, shown
@@ -70,11 +70,16 @@ log = logging.getLogger("logsparse")
 LARGEST = 1e30
 
 
-def recommend(panel: Panel, horizon: int, context: int | None = None, holidays: Sequence[str] = ()) -> Config:
+def recommend(panel: Panel, horizon: int, context: int | None = None, holidays: Sequence[str] | None = None) -> Config:
     """Return the default settings for this panel.
 
     Context, lags, profiles and features follow from the frequency and the lengths, the likelihood from the values.
+    `holidays` are those of the country that the values follow, if they are None and there is one.
     """
+    if holidays is None:
+        holidays = recognised_holidays(panel)
+        if holidays:
+            log.info("Most series break their weekly rhythm on holidays of %s, which are learned.", holidays[0])
     context = _context(panel, horizon) if context is None else context
     config = presets.default(context, horizon)
     family = likelihood(likelihood_for(panel))

@@ -84,9 +84,9 @@ class LogSparse(Configured):
     **settings
         `device`: "auto" (a GPU if there is one), "cpu" or "cuda". `verbose`: whether to show progress. `method`:
         "two-way" (default), "direct" (faster), "ancestral" or "mean-path". `likelihood`: "gaussian", "student-t",
-        "negative-binomial" or "zero-inflated". `holidays`: a country ("DE", "DE-BY"), dates, or "auto". `features`,
-        `blend`, and any field of `ModelConfig` and `TrainConfig`, such as `layers=2`. They replace those of config or
-        data.
+        "negative-binomial" or "zero-inflated". `holidays`: a country ("DE", "DE-BY"), dates, "auto", or [] for none;
+        the country whose holidays the data follow, if left out. `features`, `blend`, and any field of `ModelConfig`
+        and `TrainConfig`, such as `layers=2`. They replace those of config or data.
 
     Attributes
     ----------
@@ -269,7 +269,7 @@ class LogSparse(Configured):
 
     def _default_config(self, panel: Panel) -> Config:
         """Return the settings that follow from the data."""
-        return for_amount(recommend(panel, self.horizon, self.context, self._changes().get("holidays", ())), panel)
+        return for_amount(recommend(panel, self.horizon, self.context, self._changes().get("holidays")), panel)
 
     def _network(self, config: Config, features: int, known: SeriesIndex, freq: Freq) -> Network:
         """Build the network; a forecaster that differs in its network only overrides this."""

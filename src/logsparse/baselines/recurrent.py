@@ -140,7 +140,7 @@ class DeepState(LogSparse):
             )
 
     def _default_config(self, panel: Panel) -> Config:
-        usual = recommend(panel, self.horizon, self.context)
+        usual = recommend(panel, self.horizon, self.context, self._changes().get("holidays"))
         model = replace(
             usual.model,
             layers=2,

@@ -75,7 +75,9 @@ def fit(
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda [auto]")] = None,
     holidays: Annotated[
         str | None,
-        typer.Option(metavar="DE|FILE", help="country, or one with a region (DE-BY), or a file of dates [none]"),
+        typer.Option(
+            metavar="DE|FILE", help="country, or one with a region (DE-BY), a file of dates, or none [recognised]"
+        ),
     ] = None,
     covariates: Covariates = None,
     past_covariates: PastCovariates = None,
@@ -163,6 +165,8 @@ def _holidays(text: str | None) -> Any:
     """Return the table of a file, or the text itself: a country, or several separated by commas; None as it is."""
     from logsparse.data.files import is_file_name, read
 
+    if text == "none":
+        return []
     return read(Path(text)) if text is not None and is_file_name(Path(text)) else listed(text)
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logsparse.data.calendar import DAY, FARTHEST, SECOND, Freq, Ints
-from logsparse.data.holidays import AUTO, FLAGS, Holidays, resolved, weekday, yearly_breaks
+from logsparse.data.holidays import AUTO, FLAGS, Holidays, breaks, country_of, resolved, weekday, yearly_breaks
 from logsparse.data.panel import Floats, Panel
 from logsparse.data.times import to_wall
 from logsparse.errors import ConfigError, DataError
@@ -256,16 +257,15 @@ def holidays_of(panel: Panel, entries: Sequence[str]) -> Holidays:
             hint="leave holidays out; a covariate can count the holidays of each step.",
         )
     if AUTO in entries:
-        entries = [*(entry for entry in entries if entry != AUTO), *yearly_breaks(*_daily(panel))]
+        entries = [*(entry for entry in entries if entry != AUTO), *yearly_breaks(*breaks(*_daily(panel)))]
     names = resolved(entries, int(panel.starts.min()) // DAY, int(panel.ends().max()) // DAY)
     every = Holidays(tuple(names))
     if freq.kind == "business":
         return every
     apart: dict[str, NDArray[np.float64]] = {}
-    for series in _some(panel):
-        for day, apart_W in _distances(panel, series, every):
-            for name in names[day].split("; "):  # as the package joins holidays of one day
-                apart[name] = apart.get(name, 0) + np.append(apart_W, apart_W[weekday(np.int64(day))])
+    for day, apart_W in chain(*panel.everywhere([*chain(*(_distances(panel, one, every) for one in _some(panel)))])):
+        for name in names[day].split("; "):  # as the package joins holidays of one day
+            apart[name] = apart.get(name, 0) + np.append(apart_W, apart_W[weekday(np.int64(day))])
     if not apart:
         return every
     like = int(np.sum(list(apart.values()), axis=0)[:7].argmin())
@@ -273,22 +273,32 @@ def holidays_of(panel: Panel, entries: Sequence[str]) -> Holidays:
     return Holidays(tuple(day for day, name in names.items() if not usual.issuperset(name.split("; "))), like)
 
 
+def recognised_holidays(panel: Panel) -> tuple[str, ...]:
+    """Return the country on whose holidays the panel broke its weekly rhythm, for `holidays_of`; none if unclear."""
+    freq = panel.freq
+    if freq.kind != "tick" or DAY % freq.count:
+        return ()
+    country = country_of(*breaks(*_daily(panel)))
+    return () if country is None else (country,)
+
+
 def _daily(panel: Panel) -> tuple[NDArray[np.float64], int]:
     """Return the mean of some series on each local day, NaN where there is none, and the first day."""
     first, last = int(panel.starts.min()) // DAY - 1, int(panel.ends().max()) // DAY + 1
-    mean_SD = np.full((len(_some(panel)), last - first + 1), np.nan)
-    for mean_D, series in zip(mean_SD, _some(panel), strict=True):
+    own_SD = np.full((len(_some(panel)), last - first + 1), np.nan)
+    for mean_D, series in zip(own_SD, _some(panel), strict=True):
         values = panel[series].astype(np.float64)
         place_T, seen_T = _days(panel, series) - first, ~np.isnan(values)
         count_D = np.bincount(place_T[seen_T], minlength=len(mean_D))
         total_D = np.bincount(place_T[seen_T], values[seen_T], minlength=len(mean_D))
         np.divide(total_D, count_D, out=mean_D, where=count_D > 0)
-    return mean_SD, first
+    return np.concatenate(panel.everywhere(own_SD)), first
 
 
 def _some(panel: Panel) -> list[int]:
-    """Return the series that tell what holidays are like: at most so many, spread over all of them."""
-    return [int(place) for place in np.linspace(0, len(panel) - 1, min(len(panel), _MOST_SERIES))]
+    """Return the series that tell what holidays are like, of those held here: of all at most so many, evenly spread."""
+    chosen = np.linspace(0, len(panel) - 1, min(len(panel), _MOST_SERIES)).astype(np.int64)
+    return [place for place in chosen.tolist() if place in panel.held]
 
 
 def _days(panel: Panel, series: int) -> Ints:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -33,6 +32,11 @@ SUNDAY = 6
 _YEARS_AHEAD = 20
 # Deviations of the median series from its weekly rhythm that count as a break.
 _BROKEN, _CLEARLY = 2.0, 4.0
+# A calendar is recognised if so many of its holidays break the rhythm by chance less than once in 10^8: 900 calendars
+# are tried, and data without a weekly rhythm reach 10^2 (docs/RECIPE.md). At least half of them must break it.
+_CHANCE, _SHARE = -8.0, 0.5
+# Calendars whose chances differ by less than 10^2 fit alike.
+_ALIKE = 2.0
 # Standard deviation of normal values whose median distance from their median is 1.
 _DEVIATION = 1.4826
 _EPOCH = date(1970, 1, 1)
@@ -203,7 +207,7 @@ def _refused(value: object) -> ConfigError:
     return ConfigError(
         "holidays must be a country code, dates, or auto.",
         got=shown(value),
-        hint='write holidays="DE", "DE-BY", ["12-24", "12-31"] for every year, or ["2024-12-25", "2025-12-25"].',
+        hint='write holidays="DE", "DE-BY", ["12-24", "12-31"] for every year, ["2024-12-25"], or [] for none.',
     )
 
 
@@ -238,14 +242,8 @@ def _year(day: int) -> int:
 
 
 def _of_country(entry: str, years: range) -> dict[date, str]:
-    try:
-        import holidays
-    except ImportError as error:
-        raise ConfigError(
-            "Holidays of a country come from the package holidays.",
-            got=f"{entry!r} without it",
-            hint="pip install logsparse[holidays], or give the dates themselves.",
-        ) from error
+    import holidays
+
     code, _, part = entry.partition("-")
     known = holidays.list_supported_countries(include_aliases=False)
     if code not in known:
@@ -257,21 +255,78 @@ def _of_country(entry: str, years: range) -> dict[date, str]:
     return dict(holidays.country_holidays(code, subdiv=part or None, years=years))
 
 
-def yearly_breaks(value_SD: NDArray[np.float64], first: int) -> tuple[str, ...]:
-    """Return the days of the year, such as 12-25, on which most series broke their weekly rhythm year after year.
+def breaks(value_SD: NDArray[np.float64], first: int) -> tuple[Ints, NDArray[np.float64]]:
+    """Return days, and how far most series were from their weekly rhythm on each, in deviations; NaN where unknown.
 
     `value_SD` are daily means from day `first` on, NaN where a series has no value. The rhythm of a day is the median
-    of the same weekday in the four weeks before and after it. Every year must agree, where a weekend says nothing: the
-    rhythm is broken in two years at least, or clearly in one, next to a day with two.
+    of the same weekday in the four weeks before and after it.
     """
     day_D = first + np.arange(value_SD.shape[1])
     padded_SE = np.pad(value_SD, ((0, 0), (28, 28)), constant_values=np.nan)
     around = [padded_SE[:, 28 + back : 28 + back + len(day_D)] for back in range(-28, 29, 7) if back]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of days and series without any value
-        apart_SD = value_SD - np.nanmedian(around, axis=0)
-        usual_S1 = np.nanmedian(np.abs(apart_SD), axis=1, keepdims=True) * _DEVIATION
-        score_D = np.abs(np.nanmedian(apart_SD / np.where(usual_S1 > 0, usual_S1, np.nan), axis=0))
+    apart_SD = value_SD - _median(np.stack(around))
+    usual_S1 = _median(np.abs(apart_SD).T)[:, None] * _DEVIATION
+    return day_D, np.abs(_median(apart_SD / np.where(usual_S1 > 0, usual_S1, np.nan)))
+
+
+def _median(value_NX: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the median of the first axis without NaNs; NaN, and no warning as by numpy's own, where there is none."""
+    sorted_NX = np.sort(value_NX, axis=0)
+    count_X = np.maximum((~np.isnan(value_NX)).sum(0, keepdims=True), 1)
+    middle = [np.take_along_axis(sorted_NX, place_X, 0)[0] for place_X in ((count_X - 1) // 2, count_X // 2)]
+    return np.asarray((middle[0] + middle[1]) / 2)
+
+
+def country_of(day_D: Ints, score_D: NDArray[np.float64]) -> str | None:
+    """Return the country, perhaps with a region, on whose holidays these days broke their weekly rhythm.
+
+    Monday to Friday are compared with every calendar of the package `holidays`. None if what fits may be chance. Of
+    those that fit alike, one of the country with the most regions is taken: some territories share their holidays.
+    """
+    import holidays
+
+    known_D = ~np.isnan(score_D) & (weekday(day_D) < 5)
+    days, broken = set(day_D[known_D].tolist()), set(day_D[known_D & (score_D >= _BROKEN)].tolist())
+    # Even if every one of so few were a holiday, and no other day, that could be chance.
+    if _log_chance(len(broken), len(days), len(broken), len(broken)) > _CHANCE:
+        return None
+    years, found = range(_year(min(days)), _year(max(days)) + 1), []
+    for country, regions in holidays.list_supported_countries(include_aliases=False).items():
+        for region in (None, *regions):
+            calendar = holidays.country_holidays(country, subdiv=region, years=years)
+            free = {(day - _EPOCH).days for day in calendar} & days
+            hits = len(free & broken)
+            if hits >= max(1, _SHARE * len(free)):
+                chance = _log_chance(hits, len(days), len(broken), len(free))
+                found.append((chance, -len(regions), f"{country}-{region}" if region else country))
+    best = min(found, default=(0.0, 0, ""))[0]
+    if best > _CHANCE:
+        return None
+    _, chance, name = min((regions, chance, name) for chance, regions, name in found if chance <= best + _ALIKE)
+    return name
+
+
+def _log_chance(hits: int, days: int, broken: int, free: int) -> float:
+    """Return the logarithm of 10 of the chance that at least `hits` of `free` random days are among the broken ones."""
+
+    def ways(of: int, some: int) -> float:
+        return math.lgamma(of + 1) - math.lgamma(some + 1) - math.lgamma(of - some + 1)
+
+    most, every = min(broken, free), ways(days, free)
+    each = [
+        ways(broken, k) + ways(days - broken, free - k) - every
+        for k in range(hits, most + 1)
+        if free - k <= days - broken
+    ]
+    return float(np.logaddexp.reduce(each)) / math.log(10) if each else 0.0
+
+
+def yearly_breaks(day_D: Ints, score_D: NDArray[np.float64]) -> tuple[str, ...]:
+    """Return the days of the year, such as 12-25, on which most series broke their weekly rhythm year after year.
+
+    Every year must agree, where a weekend says nothing: the rhythm is broken in two years at least, or clearly in one,
+    next to a day with two.
+    """
     years: dict[str, list[tuple[float, bool]]] = {}
     for day, score, weekend in zip(day_D.tolist(), score_D.tolist(), (weekday(day_D) >= 5).tolist(), strict=True):
         if not math.isnan(score):
