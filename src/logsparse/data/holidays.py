@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -35,6 +36,8 @@ _BROKEN, _CLEARLY = 2.0, 4.0
 # A calendar is recognised if so many of its holidays break the rhythm by chance less than once in 10^8: 900 calendars
 # are tried, and data without a weekly rhythm reach 10^2 (docs/RECIPE.md). At least half of them must break it.
 _CHANCE, _SHARE = -8.0, 0.5
+# Years that are compared: calendars before and after are guesses.
+_KNOWN = (1950, 2100)
 # Calendars whose chances differ by less than 10^2 fit alike.
 _ALIKE = 2.0
 # Standard deviation of normal values whose median distance from their median is 1.
@@ -290,15 +293,17 @@ def country_of(day_D: Ints, score_D: NDArray[np.float64]) -> str | None:
     # Even if every one of so few were a holiday, and no other day, that could be chance.
     if _log_chance(len(broken), len(days), len(broken), len(broken)) > _CHANCE:
         return None
-    years, found = range(_year(min(days)), _year(max(days)) + 1), []
-    for country, regions in holidays.list_supported_countries(include_aliases=False).items():
-        for region in (None, *regions):
-            calendar = holidays.country_holidays(country, subdiv=region, years=years)
-            free = {(day - _EPOCH).days for day in calendar} & days
-            hits = len(free & broken)
-            if hits >= max(1, _SHARE * len(free)):
-                chance = _log_chance(hits, len(days), len(broken), len(free))
-                found.append((chance, -len(regions), f"{country}-{region}" if region else country))
+    years, found = range(max(_year(min(days)), _KNOWN[0]), min(_year(max(days)), _KNOWN[1]) + 1), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of calendars that do not know all years
+        for country, regions in holidays.list_supported_countries(include_aliases=False).items():
+            for region in (None, *regions):
+                calendar = holidays.country_holidays(country, subdiv=region, years=years)
+                free = {(day - _EPOCH).days for day in calendar} & days
+                hits = len(free & broken)
+                if hits >= max(1, _SHARE * len(free)):
+                    chance = _log_chance(hits, len(days), len(broken), len(free))
+                    found.append((chance, -len(regions), f"{country}-{region}" if region else country))
     best = min(found, default=(0.0, 0, ""))[0]
     if best > _CHANCE:
         return None
