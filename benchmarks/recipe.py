@@ -126,7 +126,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="NAME=VALUE")
-    parser.add_argument("--holidays", default="", help="country, such as US-CA")
+    parser.add_argument("--holidays", default=None, help="country, such as US-CA, or none [recognised]")
     parser.add_argument("--context", type=int, default=None)
     parser.add_argument("--minutes", type=float, default=None)
     parser.add_argument("--seed", type=int, default=0)
@@ -144,7 +144,8 @@ def main() -> None:
     if args.windows is not None:
         task, span = replace(task, windows=args.windows), f"validation, {args.windows} windows"
     history = panel.cut(panel.lengths - task.horizon * task.windows)
-    usual = recommend(history, task.horizon, args.context, holiday_texts(args.holidays or None))
+    named = None if args.holidays is None else holiday_texts([] if args.holidays == "none" else args.holidays)
+    usual = recommend(history, task.horizon, args.context, named)
     config = apply(usual, read_settings(args.changes))
     if args.minutes is not None:
         config = replace(config, train=replace(config.train, minutes=args.minutes))
@@ -154,7 +155,7 @@ def main() -> None:
     trained = model.history_
     change = [
         *args.changes,
-        *([f"holidays={args.holidays}"] if args.holidays else []),
+        *([f"holidays={args.holidays}"] if args.holidays else [f"recognised={name}" for name in config.holidays]),
         *([f"context={args.context}"] if args.context else []),
     ]
     row: dict[str, Any] = {
