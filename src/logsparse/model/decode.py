@@ -4,8 +4,8 @@ Methods (docs/forecaster.md):
 - `ancestral` feeds each path its own samples, so that paths are joint trajectories.
 - `mean-path` feeds the mean to one path and draws all samples around it, as the authors of the paper did.
 - `direct` reads the distributions of all steps from one forward pass in which lags within the horizon are masked.
-- `two-way` averages the quantiles of `direct` and `ancestral`: one is better on ordinary days, the other after a break
-  (docs/RECIPE.md).
+- `two-way` averages the quantiles of `direct` and `ancestral`: one is better on ordinary days, the other after a break.
+  The farther the step, the more `direct` counts, since paths add up the errors of all steps before (docs/RECIPE.md).
 
 Where things are: `sample_paths` is the loop over steps. Each step calls `Transformer.advance`, which calls `advance` in
 model/block.py, which calls the C++ kernel (native/advance.h, bound in native/attention.cpp). Quantiles of a forecast
@@ -46,6 +46,8 @@ in widths of the 80 % interval. At levels down to 0.01 it is 0.04 to 0.08 (docs/
 # `two-way` halves the error of the paths, so a third of them is enough.
 _PATHS, _TAIL, _POWER = {"ancestral": 3.0, "two-way": 1.0}, 0.1, -1.2
 _MOST_PATHS = 1000
+# Step of the horizon at which both ways of `two-way` count the same (docs/RECIPE.md).
+_EVEN = 12
 
 # A mixture quantile takes at least this many points of all distributions, and this many beyond the outermost level.
 _POINTS, _POINTS_BEYOND = 400, 4
@@ -125,6 +127,8 @@ def decode_two_ways(
 ) -> Decoded:
     """Average the paths' mixture and the direct distribution, quantile by quantile; paths keep their ranks.
 
+    At step h, counted from 1, the direct distribution has the weight h / (h + 12).
+
     The direct distribution is decoded as one more path that nothing is fed to, so the history is read once. Windows
     without a history have it alone: their first step is known so badly that errors of a path would add up.
     """
@@ -137,9 +141,12 @@ def decode_two_ways(
     level_HBN = ((rank_BNH + 0.5) / paths).movedim(-1, 0)
     blank_B11 = ~batch.observed_BL[:, : batch.context].any(1)[:, None, None]
 
+    step_H = torch.arange(1, batch.horizon + 1, dtype=direct_HBQ.dtype, device=direct_HBQ.device)
+    share_H = step_H / (step_H + _EVEN)
+
     def averaged(one_BXH: Tensor, other_HBX: Tensor) -> Tensor:
         other_BXH = network.bounded(other_HBX, batch).movedim(0, -1)
-        return torch.where(blank_B11, other_BXH, (one_BXH + other_BXH) / 2)
+        return torch.where(blank_B11, other_BXH, (1 - share_H) * one_BXH + share_H * other_BXH)
 
     paths_BNH = averaged(stepwise.paths_BNH, direct.sample(level_HBN))
     quantiles_BQH = averaged(stepwise.quantiles_BQH, direct_HBQ)
