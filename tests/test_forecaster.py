@@ -446,3 +446,20 @@ def test_the_paths_of_a_direct_forecast_are_refused_and_its_frame_needs_none() -
 def test_the_method_of_what_is_not_fitted_is_not_known() -> None:
     with pytest.raises(ls.LogsparseError, match="must be fitted"):
         _ = ls.LogSparse(6).method
+
+
+def test_a_model_fitted_on_a_panel_with_covariates_is_loaded_and_reads_the_future_of_a_frame(tmp_path: Path) -> None:
+    hours = np.arange("2024-01-01", "2024-02-01", dtype="datetime64[h]").astype("datetime64[us]")
+    wave = np.sin(np.arange(len(hours)) * np.pi / 12)
+    noise = np.random.default_rng(0).normal(size=len(hours))
+    frame = pl.DataFrame({"unique_id": "a", "ds": hours, "y": 10 + wave + noise, "x": wave, "seen": noise, "kind": "b"})
+    history, future = frame[:-6], frame[-6:].drop("y", "seen", "kind")
+    named: Any = {"covariates": ["x"], "past_covariates": ["seen"], "static": ["kind"]}
+    settings: Any = {"context": 24, "steps": 2, "layers": 1, "width": 8, "heads": 2, "verbose": False}
+    model = ls.LogSparse(6, **settings).fit(ls.to_panel(history, **named))
+    assert model.columns_ == named
+    model.save(tmp_path / "model")
+    loaded = ls.LogSparse.load(tmp_path / "model")
+    assert loaded.predict(future=future).equals(
+        ls.LogSparse(6, **settings).fit(history, **named).predict(future=future)
+    )

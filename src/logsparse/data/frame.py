@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Literal, TypeAlias, Unpack, cast
 
 import numpy as np
 import polars as pl
@@ -427,7 +427,10 @@ def refuse_empty(panel: Panel) -> None:
 
 
 def read_panel(data: Data, until: When | None, columns: Columns) -> tuple[Panel, Columns]:
-    """Return the data up to `until` as a panel, and the columns that were named, checked."""
+    """Return the data up to `until` as a panel, and the columns that were named, checked; a panel names its own."""
     given = validate_columns(columns)
     panel = to_panel(data, **given)
+    if isinstance(data, Panel):
+        own = {"covariates": panel.ahead, "past_covariates": panel.past, "static": tuple(panel.static)}
+        given = cast("Columns", {**given, **{role: list(names) for role, names in own.items() if names}})
     return (panel if until is None else panel.until(clock_time(panel, until))), given
