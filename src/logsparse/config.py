@@ -347,7 +347,7 @@ class Config(_Settings):
         Number of steps to forecast.
     method
         Way of forecasting: "ancestral" feeds sampled values back, "mean-path" the mean, as the paper's authors did,
-        "direct" forecasts all steps at once, "two-way" averages ancestral and direct.
+        "direct" forecasts all steps at once, "two-way" combines both: the farther the step, the more direct counts.
     features
         Calendar features; None: those that follow from the frequency.
     holidays
