@@ -17,6 +17,7 @@ import pytest
 
 import logsparse as ls
 from command import QUICK, logsparse, refusal
+from logsparse.data import features
 from logsparse.data.features import Features, holidays_of, recognised_holidays
 from logsparse.data.holidays import FLAGS, Holidays, holiday_texts, resolved
 from logsparse.data.scale import Profile
@@ -144,6 +145,61 @@ def test_days_off_by_chance_and_data_without_a_rhythm_have_no_country() -> None:
     months = pl.datetime_range(first, last, "1mo", eager=True)
     assert recognised_holidays(ls.to_panel(pl.DataFrame({"ds": months, "y": np.arange(97.0)}))) == ()
     assert recognised_holidays(ls.to_panel(pl.DataFrame({"ds": np.arange(97), "y": np.arange(97.0)}))) == ()
+
+
+@pytest.mark.parametrize(
+    ("country", "years", "recognised"),
+    [
+        # Augsburg, which no setting can name, shares the holidays of Bavaria here; Turin those of Cesena.
+        ("DE-Augsburg", (2022,), "DE-BW"),
+        ("IT-TO", (2022, 2023), "IT-FI"),
+        # One day of a region a year might be chance; two are its holidays.
+        ("BE", (2022,), "BE"),
+        ("DE-HE", (2022, 2023), "DE-HE"),
+    ],
+)
+def test_what_is_recognised_is_the_best_calendar_that_a_setting_can_name(
+    country: str, years: tuple[int, ...], recognised: str
+) -> None:
+    code, _, region = country.partition("-")
+    off = calendars.country_holidays(code, subdiv=region or None, years=years)
+    plan = ls.LogSparse(7, verbose=False).plan(resting(off, years=len(years)))
+    assert plan.config.holidays == (recognised,)
+
+
+def test_one_day_that_broke_the_rhythm_by_chance_does_not_name_a_region() -> None:
+    # 15 August is a holiday of the Saarland and of Augsburg.
+    off = [*calendars.country_holidays("DE", years=(2022, 2023)), date(2022, 8, 15)]
+    assert recognised_holidays(ls.to_panel(resting(off))) == ("DE",)
+
+
+def test_paydays_are_no_holidays() -> None:
+    off = [date(2022, 1, 1) + timedelta(day) for day in range(730)]
+    paydays = [day for day in off if day.day in (1, 15)]
+    assert recognised_holidays(ls.to_panel(resting(paydays))) == ()
+
+
+def test_a_first_row_of_long_ago_costs_neither_time_nor_memory() -> None:
+    off = calendars.country_holidays("DE", years=(2022, 2023))
+    early = pl.DataFrame({"unique_id": "s0", "ds": [datetime.fromisoformat("1700-01-01")], "y": [1.0]})
+    panel = ls.to_panel(pl.concat([early, resting(off)], how="vertical_relaxed"))
+    assert recognised_holidays(panel) == ("DE",)
+    (mean_SD, _first) = features._daily(panel)
+    assert mean_SD.shape[1] < 4000
+
+
+def test_calendars_that_do_not_know_all_years_do_so_in_silence() -> None:
+    # Warnings are errors here; the package knows lunar holidays of India up to 2035.
+    assert len(holidays_of(ls.to_panel(hourly(60)), ["IN"]).days) > 0
+
+
+def test_with_little_data_holidays_come_from_the_network_alone() -> None:
+    frame = hourly(45, ("2024-02-07",))
+    settings: dict[str, Any] = {"holidays": ["2024-02-07", "2024-02-15"], "steps": 3, "refit": False, "verbose": False}
+    mixed = ls.LogSparse(48, blend=0.7, **settings).fit(frame).predict()
+    alone = ls.LogSparse(48, blend=0.0, **settings).fit(frame).predict()
+    same = (mixed["mean"] == alone["mean"]).to_numpy()
+    assert same.tolist() == (mixed["ds"].dt.date() == date(2024, 2, 15)).to_list()
 
 
 def test_one_occurrence_of_a_holiday_is_enough_but_few_holidays_are_not() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from logsparse.calibration import LEVELS, Calibration, came, measure
 from logsparse.combine import average, joint_paths, middles, path_quantiles
 from logsparse.config import Config
+from logsparse.data.features import Features
 from logsparse.data.panel import Floats, Panel
 from logsparse.data.sampler import Pairs
 from logsparse.model.decode import Sampled, Sampling, sample
@@ -34,7 +35,8 @@ def measured(first: Training, config: Config, seed: int) -> Calibration | None:
     ask = Sampling(paths=paths, levels=LEVELS, method=config.method, seed=seed, keep_paths=False)
     panel, here_W = windows.panel, pairs.held_by(windows.panel)
     here = pairs.at(here_W)
-    found = blended(sample(first.network, windows, here, ask), panel, here, LEVELS, config, first.network)
+    sampled, features = sample(first.network, windows, here, ask), first.data.features
+    found = blended(sampled, panel, here, LEVELS, config, first.network, features)
     parts = panel.everywhere((here_W, came(panel, here, config.horizon), found.quantiles_WQH))
     order_W, truth_WH, quantiles_WQH = (np.concatenate(part) for part in zip(*parts, strict=True))
     # Series may begin and end at any time: counted from their end, cutoffs never seem further apart than they are.
@@ -49,11 +51,12 @@ def finished(
     asked: tuple[float, ...],
     config: Config,
     network: Network,
+    features: Features,
     calibration: Calibration | None,
 ) -> Sampled:
     """Return the forecasts of a network, blended with simple rules and widened as the settings ask."""
     levels = asked if calibration is None else calibration.levels_read(asked)
-    found = blended(found, panel, pairs, levels, config, network)
+    found = blended(found, panel, pairs, levels, config, network, features)
     return found if calibration is None else widened(calibration, found, asked, network)
 
 
@@ -63,17 +66,29 @@ def memory(config: Config) -> int:
 
 
 def blended(
-    found: Sampled, panel: Panel, pairs: Pairs, levels: tuple[float, ...], config: Config, network: Network
+    found: Sampled,
+    panel: Panel,
+    pairs: Pairs,
+    levels: tuple[float, ...],
+    config: Config,
+    network: Network,
+    features: Features,
 ) -> Sampled:
-    """Return forecasts of which `config.blend` comes from simple rules; all from the network without a history."""
+    """Return forecasts of which `config.blend` comes from simple rules.
+
+    All from the network without a history, and on holidays, which the rules do not know.
+    """
     if config.blend == 0:
         return found
+    step_WH = pairs.start_B[:, None] + np.arange(config.horizon)
+    alone_WH = features.special(panel, pairs.series_B, step_WH) & (config.blend < 1)
     lowest, integer = _support(network)
 
     def mixed(learned_WX: Floats, simple_WX: Floats, *, whole_numbers: bool) -> Floats:
         mixed_WX: Floats = average([learned_WX, simple_WX], [1 - config.blend, config.blend])
         mixed_WX = np.floor(mixed_WX + np.float32(0.5)) if whole_numbers else mixed_WX
-        return np.where(np.isnan(simple_WX), learned_WX, np.maximum(mixed_WX, np.float32(lowest)))
+        alone_WX = alone_WH if mixed_WX.ndim == alone_WH.ndim else alone_WH[:, None]
+        return np.where(np.isnan(simple_WX) | alone_WX, learned_WX, np.maximum(mixed_WX, np.float32(lowest)))
 
     mean_WH, quantiles_WQH = simple_forecasts(panel, pairs, config.horizon, levels)
     mean_WH = mixed(found.mean_WH, mean_WH, whole_numbers=False)

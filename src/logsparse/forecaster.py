@@ -426,7 +426,8 @@ class LogSparse(Configured):
         ask = Sampling(paths=paths, levels=wanted, method=self.config_.method, seed=self.seed, keep_paths=keep_paths)
         with Progress("forecasting", len(pairs), verbose=self.verbose) as progress:
             found = sample(self._placed(), self._windows(panel), pairs, ask, report=progress.step)
-        return finished(found, panel, pairs, levels, self.config_, self.network_, self.calibration_)
+        learned = (self.config_, self.network_, self.features_, self.calibration_)
+        return finished(found, panel, pairs, levels, *learned)
 
     def _placed(self) -> Network:
         """Return the network on its device; it is moved only if it must be, as another thread may be using it."""

@@ -32,6 +32,8 @@ _MOST_DEVIATIONS = 1e8
 _CHUNK = 1 << 18
 # Most series from which it is learned what holidays are like.
 _MOST_SERIES = 500
+# Most days, ten years, that are searched for special ones.
+_MOST_DAYS = 3653
 
 
 def chunks(length_R: Ints) -> Iterator[tuple[Ints, Ints]]:
@@ -152,6 +154,13 @@ class Features:
         if self.covariates:
             self._read_covariates(panel, series_B, step_BL, out_BLF)
         return out_BLF
+
+    def special(self, panel: Panel, series_B: Ints, step_BL: Ints) -> NDArray[np.bool_]:
+        """Return True for steps on holidays."""
+        if self.holidays is None:
+            return np.zeros(step_BL.shape, bool)
+        time_BL = panel.freq.add(panel.starts[series_B][:, None], step_BL)
+        return self.holidays.has(local_times(panel, time_BL) // DAY)
 
     def earlier(self, name: str, panel: Panel, series_B: Ints, step_BL: Ints, back: int) -> Floats:
         """Return one calendar feature as it was `back` steps earlier; year and age not before the series began."""
@@ -283,12 +292,14 @@ def recognised_holidays(panel: Panel) -> tuple[str, ...]:
 
 
 def _daily(panel: Panel) -> tuple[NDArray[np.float64], int]:
-    """Return the mean of some series on each local day, NaN where there is none, and the first day."""
-    first, last = int(panel.starts.min()) // DAY - 1, int(panel.ends().max()) // DAY + 1
+    """Return the mean of some series on each of the last local days, NaN where there is none, and the first day."""
+    last = int(panel.ends().max()) // DAY + 1
+    first = max(int(panel.starts.min()) // DAY - 1, last - _MOST_DAYS)
     own_SD = np.full((len(_some(panel)), last - first + 1), np.nan)
     for mean_D, series in zip(own_SD, _some(panel), strict=True):
         values = panel[series].astype(np.float64)
-        place_T, seen_T = _days(panel, series) - first, ~np.isnan(values)
+        place_T = _days(panel, series) - first
+        seen_T = ~np.isnan(values) & (place_T >= 0)
         count_D = np.bincount(place_T[seen_T], minlength=len(mean_D))
         total_D = np.bincount(place_T[seen_T], values[seen_T], minlength=len(mean_D))
         np.divide(total_D, count_D, out=mean_D, where=count_D > 0)

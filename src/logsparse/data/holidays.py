@@ -34,12 +34,14 @@ _YEARS_AHEAD = 20
 # Deviations of the median series from its weekly rhythm that count as a break.
 _BROKEN, _CLEARLY = 2.0, 4.0
 # A calendar is recognised if so many of its holidays break the rhythm by chance less than once in 10^8: 900 calendars
-# are tried, and data without a weekly rhythm reach 10^2 (docs/RECIPE.md). At least half of them must break it.
-_CHANCE, _SHARE = -8.0, 0.5
+# are tried, and data without a weekly rhythm reach 10^2 (docs/RECIPE.md).
+_CHANCE = -8.0
+# At least half of its holidays must break it, and a third of the breaks must be holidays: paydays break it, too.
+_SHARE, _EXPLAINED = 1 / 2, 1 / 3
+# A region is taken for its country if its chance is 10^2 times lower: one day that broke by chance brings 10^1.5.
+_CLEARER = 2.0
 # Years that are compared: calendars before and after are guesses.
 _KNOWN = (1950, 2100)
-# Calendars whose chances differ by less than 10^2 fit alike.
-_ALIKE = 2.0
 # Standard deviation of normal values whose median distance from their median is 1.
 _DEVIATION = 1.4826
 _EPOCH = date(1970, 1, 1)
@@ -255,7 +257,15 @@ def _of_country(entry: str, years: range) -> dict[date, str]:
     if part and part not in known[code]:
         hint = f"its regions are {', '.join(known[code])}." if known[code] else f"write {code!r}."
         raise ConfigError(f"holidays must name a region of {code}.", got=repr(entry), hint=hint)
-    return dict(holidays.country_holidays(code, subdiv=part or None, years=years))
+    return _calendar(code, part or None, years)
+
+
+def _calendar(country: str, region: str | None, years: range) -> dict[date, str]:
+    import holidays
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of calendars that do not know all years
+        return dict(holidays.country_holidays(country, subdiv=region, years=years))
 
 
 def breaks(value_SD: NDArray[np.float64], first: int) -> tuple[Ints, NDArray[np.float64]]:
@@ -281,10 +291,10 @@ def _median(value_NX: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def country_of(day_D: Ints, score_D: NDArray[np.float64]) -> str | None:
-    """Return the country, perhaps with a region, on whose holidays these days broke their weekly rhythm.
+    """Return the country, or a region of it, on whose holidays these days broke their weekly rhythm.
 
     Monday to Friday are compared with every calendar of the package `holidays`. None if what fits may be chance. Of
-    those that fit alike, one of the country with the most regions is taken: some territories share their holidays.
+    countries that fit equally, that with the most regions is taken: some territories share their holidays.
     """
     import holidays
 
@@ -293,22 +303,24 @@ def country_of(day_D: Ints, score_D: NDArray[np.float64]) -> str | None:
     # Even if every one of so few were a holiday, and no other day, that could be chance.
     if _log_chance(len(broken), len(days), len(broken), len(broken)) > _CHANCE:
         return None
-    years, found = range(max(_year(min(days)), _KNOWN[0]), min(_year(max(days)), _KNOWN[1]) + 1), []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of calendars that do not know all years
-        for country, regions in holidays.list_supported_countries(include_aliases=False).items():
-            for region in (None, *regions):
-                calendar = holidays.country_holidays(country, subdiv=region, years=years)
-                free = {(day - _EPOCH).days for day in calendar} & days
-                hits = len(free & broken)
-                if hits >= max(1, _SHARE * len(free)):
-                    chance = _log_chance(hits, len(days), len(broken), len(free))
-                    found.append((chance, -len(regions), f"{country}-{region}" if region else country))
-    best = min(found, default=(0.0, 0, ""))[0]
-    if best > _CHANCE:
-        return None
-    _, chance, name = min((regions, chance, name) for chance, regions, name in found if chance <= best + _ALIKE)
-    return name
+    years = range(max(_year(min(days)), _KNOWN[0]), min(_year(max(days)), _KNOWN[1]) + 1)
+
+    def chance(country: str, region: str | None) -> float:
+        free = {(day - _EPOCH).days for day in _calendar(country, region, years)} & days
+        hits = len(free & broken)
+        fits = hits >= max(_SHARE * len(free), _EXPLAINED * len(broken), 1)
+        return _log_chance(hits, len(days), len(broken), len(free)) if fits else 0.0
+
+    found = []
+    for country, regions in holidays.list_supported_countries(include_aliases=False).items():
+        whole = chance(country, None)
+        # Some regions have long names, which no setting can hold.
+        coded = [region for region in regions if _CODE.fullmatch(f"{country}-{region}")]
+        best, region = min([(chance(country, region), region) for region in coded], default=(0.0, ""))
+        clearer = best < whole - _CLEARER
+        found.append((min(best, whole), -len(regions), f"{country}-{region}" if clearer else country))
+    best, _, name = min(found)
+    return name if best <= _CHANCE else None
 
 
 def _log_chance(hits: int, days: int, broken: int, free: int) -> float:
