@@ -4,7 +4,8 @@
 
 The test span is not used: the scores are of as many rolling windows just before it, and training ends before these.
 A special week is validated on an earlier one, since the week just before it has no holiday. `--test` uses the test
-span; every such use is numbered and listed in docs/RECIPE.md.
+span; every such use is numbered and listed in docs/RECIPE.md. `--keep` stores the forecasts, so that those of several
+runs can be combined afterwards.
 """
 
 from __future__ import annotations
@@ -134,6 +135,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--why", default="")
     parser.add_argument("--windows", type=int, default=None, help="before the test span [as many as it has]")
+    parser.add_argument("--keep", type=Path, default=None, metavar="FILE", help="parquet file for the forecasts")
     parser.add_argument("--test", action="store_true")
     args = parser.parse_args()
     if args.test and args.windows is not None:
@@ -151,7 +153,10 @@ def main() -> None:
         config = replace(config, train=replace(config.train, minutes=args.minutes))
     model = ls.LogSparse(task.horizon, config=config, seed=args.seed, samples=args.samples)
     model.fit(history)
-    found = scores(ls.backtest(model, panel, windows=task.windows, quantiles=LEVELS), panel, task)
+    results = ls.backtest(model, panel, windows=task.windows, quantiles=LEVELS)
+    if args.keep is not None:
+        results.write_parquet(args.keep)
+    found = scores(results, panel, task)
     trained = model.history_
     change = [
         *args.changes,

@@ -3,7 +3,8 @@
     LOGSPARSE_DATA=folder python benchmarks/single.py --groups etth1-300 solar-daily --models logsparse --set steps=200
 
 A group is a set and a length, such as etth1-300: the model is trained on the last 300 steps before the windows. Sums
-of days and weeks have all of the history. The scores are of rolling windows just before the test span. Rows that the
+of days and weeks have all of the history. The scores are of rolling windows just before the test span, with `--back N`
+of N such spans earlier: one span is a week or a few sums, in which the series of a group move together. Rows that the
 table has already are skipped; the baselines, seasonal naive and AutoETS, are run first. `--test` uses the test span;
 every such use needs a label and is listed in docs/RECIPE.md.
 """
@@ -16,7 +17,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
@@ -86,18 +87,29 @@ class Single:
     validation_windows: int
     length: int | None = None
     """Number of steps before the first window; all if left out."""
+    back: int = 0
+    """Spans by which the validation windows lie further back."""
 
     def windows(self, span: str) -> int:
         """Return the number of windows of a span."""
         return self.test_windows if span == "test" else self.validation_windows
 
+    def ends(self, span: str) -> tuple[int, int]:
+        """Return how many steps lie before the first window and before the end of the last; can be negative."""
+        later = 0 if span == "test" else self.test_windows + self.back * self.validation_windows
+        end = _values(self.group, self.series).height - self.horizon * later
+        return end - self.horizon * self.windows(span), end
+
+    def has_history(self, span: str) -> bool:
+        """Return True if the length, or else half of what the validation windows have, lies before the windows."""
+        needed = self.length or replace(self, back=0).ends("validation")[0] // 2
+        return self.ends(span)[0] >= needed
+
     def rows(self, span: str) -> pl.DataFrame:
         """Return unique_id, ds and y up to the end of the span, from `length` steps before its first window on."""
-        whole = _values(self.group, self.series)
-        end = whole.height - (0 if span == "test" else self.horizon * self.test_windows)
-        known = end - self.horizon * self.windows(span)
+        known, end = self.ends(span)
         begin = 0 if self.length is None else max(0, known - self.length)
-        return whole[begin:end].select(pl.lit(self.series).alias("unique_id"), "ds", "y")
+        return _values(self.group, self.series)[begin:end].select(pl.lit(self.series).alias("unique_id"), "ds", "y")
 
 
 def tasks(groups: Sequence[str] = GROUPS, series: int | None = None) -> Iterator[Single]:
@@ -284,11 +296,16 @@ def main() -> None:
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--label", default="", help="what is new in the code, or the number of a look at the test span")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--back", type=int, default=0, help="spans by which the windows lie further back")
     parser.add_argument("--test", action="store_true")
     args = parser.parse_args()
     if args.test and not args.label:
         parser.error("a use of the test span is numbered: give --label 'look N'")
-    span, chosen, table = "test" if args.test else "validation", [*tasks(args.groups, args.series)], Table(TABLE)
+    if args.test and args.back:
+        parser.error("the test span has a fixed place")
+    span = "test" if args.test else f"validation, {args.back} back" if args.back else "validation"
+    shifted = [replace(task, back=args.back) for task in tasks(args.groups, args.series)]
+    chosen, table = [task for task in shifted if not args.back or task.has_history(span)], Table(TABLE)
     baselines = [Run(name) for name in BASELINES]
     runs = [
         Run(model, tuple(args.changes), args.label, seed)
