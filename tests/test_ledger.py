@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logsparse.config import Config
 from logsparse.errors import DataError
 from logsparse.paper import ledger
 from logsparse.paper.ledger import COLUMNS, Identity, Row, Run, counted, missing, rows, trials, unfinished
@@ -258,6 +259,17 @@ def test_a_table_whose_seeds_differ_in_more_than_the_seed_is_refused_by_the_fiel
         match=rf"waves, x, a, seed 1 must have the config and data .* Got {field}, and .* in the row of seed 0",
     ):
         rows(tmp_path, "waves")
+
+
+def test_a_setting_that_an_earlier_version_did_not_have_counts_as_its_default(tmp_path: Path) -> None:
+    settings = Config(context=168, horizon=24).to_dict()
+    without = {name: value for name, value in settings["model"].items() if name != "hidden_history"}
+    record(tmp_path, Run("waves", "x", "a", 0), identity=Identity({**settings, "model": without}, "abc"))
+    record(tmp_path, Run("waves", "x", "a", 1), identity=Identity(settings, "abc"))
+    assert [row["seed"] for row in rows(tmp_path, "waves")] == ["0", "1"]
+    other = {**settings, "model": {**without, "hidden_history": 0.5}}
+    with pytest.raises(DataError, match=r"Got model\.hidden_history 0\.5, and 0\.0 in the row of seed 0"):
+        todo(tmp_path, [Run("waves", "x", "a", 2)], Identity(other, "abc"))
 
 
 VALUES = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.5, "a", [1, 2], []])

@@ -1,6 +1,7 @@
 """A run and its identity -> one row of FOLDER/TASK.csv with all that is needed to repeat it; rows -> runs.
 
-A run is identified by its cell, seed, budget, whole config and a fingerprint of its data. A run under a budget is a
+A run is identified by its cell, seed, budget, whole config and a fingerprint of its data. A setting of a network that
+an earlier version did not have counts as its default, as in a model that it saved. A run under a budget is a
 trial and never counts as finished. Rows of version 0.1.0 do not record their data: they never count as finished, and
 are shown until the run has been repeated.
 """
@@ -21,12 +22,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from logsparse.config import Config
 from logsparse.errors import DataError
 from logsparse.storage import lock, make_folder, write_whole, writing
 
 _FACTS = ("R0.5", "R0.9", "validation_nll", "steps", "minutes")
 COLUMNS = ("task", "case", "model", "seed", "budget", *_FACTS, "config", "data", "version", "machine", "time")
 _NO_BUDGET = "none"
+# What the config of a network has, and that of a baseline does not.
+_NETWORK = {"context", "model", "train"}
 
 Row = dict[str, str]
 
@@ -148,6 +152,10 @@ def _check_agreement(path: Path, run: Run, settings: Mapping[str, str], row: Row
 
 def _settings(config: str, data: str) -> dict[str, str]:
     """Every setting by its dotted name, such as train.lr, and the fingerprint of the data."""
+    found = json.loads(config)
+    if found.keys() >= _NETWORK:
+        usual = Config(context=1, horizon=1).to_dict()
+        found = {**usual, **found, **{part: {**usual[part], **found[part]} for part in ("model", "train")}}
 
     def flat(part: Mapping[str, Any], before: str) -> Iterator[tuple[str, str]]:
         for name, value in part.items():
@@ -156,7 +164,7 @@ def _settings(config: str, data: str) -> dict[str, str]:
             else:
                 yield before + name, json.dumps(value, sort_keys=True)
 
-    return {**dict(flat(json.loads(config), "")), "data": data}
+    return {**dict(flat(found, "")), "data": data}
 
 
 def _refuse(path: Path, got: str) -> DataError:
