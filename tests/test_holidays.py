@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import holidays as calendars
 import numpy as np
@@ -56,6 +57,11 @@ def hourly(days: int, special: tuple[str, ...] = (), start: str = "2024-01-01", 
         (pd.to_datetime([CHRISTMAS, CHRISTMAS]), (CHRISTMAS,)),
         (pd.DataFrame({"name": ["Christmas"], "ds": pd.to_datetime([CHRISTMAS])}), (f"{CHRISTMAS} Christmas",)),
         (pl.DataFrame({"date": [CHRISTMAS], "day": ["Wednesday"]}), (CHRISTMAS,)),
+        (pl.DataFrame({"id": [1], "year": [2024], "date": [CHRISTMAS]}), (CHRISTMAS,)),
+        # Midnight in Berlin is the day before in UTC.
+        (pd.DataFrame({"date": pd.to_datetime([CHRISTMAS]).tz_localize("Europe/Berlin")}), (CHRISTMAS,)),
+        (pl.Series([CHRISTMAS]).str.to_datetime(time_zone="Europe/Berlin").to_frame("date"), (CHRISTMAS,)),
+        ([datetime(2024, 12, 25, tzinfo=ZoneInfo("Europe/Berlin"))], (CHRISTMAS,)),
         ([f"{CHRISTMAS} 00:00", f"{CHRISTMAS} The 25th"], (CHRISTMAS, f"{CHRISTMAS} The 25th")),
         (None, ()),
     ],
@@ -64,12 +70,30 @@ def test_a_country_dates_or_a_frame_are_holidays(given: Any, texts: tuple[str, .
     assert holiday_texts(given) == texts
 
 
-@pytest.mark.parametrize(
-    "given", ["Germany", 5, ["2024-13-01"], [None], {"a": 1}, pl.DataFrame(), pd.DataFrame({"a": [pd.NaT]})]
-)
+@pytest.mark.parametrize("given", ["Germany", 5, ["2024-13-01"], [None], [2020, 2021], [pd.NaT], {"a": 1}])
 def test_anything_else_is_refused_where_it_is_given(given: Any) -> None:
     with pytest.raises(ConfigError, match="holidays must be a country code, dates, or auto"):
         ls.LogSparse(24, holidays=given)
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        (pl.DataFrame(), r"must have a column of dates\. Got a table without rows\."),
+        (pd.DataFrame({"a": [pd.NaT]}), r"must have a column of dates\. Got a first row of a NaT\."),
+        (
+            pl.DataFrame({"year": [2021], "date": ["25.12.2021"]}),
+            r"Got a first row of year 2021, date '25\.12\.2021'\. Hint: write dates as 2024-12-25",
+        ),
+        (
+            pl.DataFrame({"date": [CHRISTMAS, None]}),
+            r"Every row of a table of holidays must have a date\. Got None in row 2 of column 'date'\.",
+        ),
+    ],
+)
+def test_a_table_of_holidays_is_refused_by_what_is_no_date(given: Any, error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
+        holiday_texts(given)
 
 
 @pytest.mark.parametrize(
@@ -113,9 +137,9 @@ def test_one_year_is_too_little_to_find_days() -> None:
     assert holidays_of(ls.to_panel(closing_at_the_end_of_the_year(0)), ["auto"]).days == ()
 
 
-def resting(days_off: Iterable[date], years: int = 2, freq: str = "1d") -> pl.DataFrame:
+def resting(days_off: Iterable[date], years: int = 2, freq: str = "1d", since: int = 2022) -> pl.DataFrame:
     """Return four series that rest on Sundays and on these days, and one that never rests."""
-    first, last = (datetime.fromisoformat(f"{year}-01-01") for year in (2022, 2022 + years))
+    first, last = (datetime.fromisoformat(f"{year}-01-01") for year in (since, since + years))
     times = pl.datetime_range(first, last, freq, eager=True, closed="left")
     rest = ((times.dt.weekday() == 7) | times.dt.date().is_in(list(days_off))).to_numpy()
     noise = np.random.default_rng(2).normal(size=(5, len(times)))
@@ -171,6 +195,19 @@ def test_one_day_that_broke_the_rhythm_by_chance_does_not_name_a_region() -> Non
     # 15 August is a holiday of the Saarland and of Augsburg.
     off = [*calendars.country_holidays("DE", years=(2022, 2023)), date(2022, 8, 15)]
     assert recognised_holidays(ls.to_panel(resting(off))) == ("DE",)
+
+
+def test_holidays_that_fall_on_weekends_do_not_name_a_region_of_another_country() -> None:
+    # 3 October and 1 August are weekends in both years, so Germany and Basel-Landschaft look the same.
+    off = calendars.country_holidays("DE", years=(2020, 2021))
+    assert recognised_holidays(ls.to_panel(resting(off, since=2020))) == ("DE",)
+
+
+def test_a_country_is_recognised_by_opening_hours_without_any_noise() -> None:
+    # Four shops, and a meter that stands still.
+    opened = resting(calendars.country_holidays("DE", years=(2022, 2023))).with_columns(y=(pl.col("y") > 15) * 8.0)
+    assert recognised_holidays(ls.to_panel(opened)) == ("DE",)
+    assert recognised_holidays(ls.to_panel(opened.with_columns(y=0.0))) == ()
 
 
 def test_paydays_are_no_holidays() -> None:

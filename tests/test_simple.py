@@ -56,6 +56,18 @@ def test_a_steady_yearly_growth_goes_on() -> None:
     np.testing.assert_allclose(mean, 100 + then + 20 * np.sin(2 * np.pi * then / 12), atol=2)
 
 
+def test_the_mean_of_a_short_rise_is_not_left_behind_by_its_quantiles() -> None:
+    t = np.arange(24)
+    mean, (low, middle, _) = forecast(100 + 5.0 * t + np.random.default_rng(3).normal(size=24), MONTHLY, 12)
+    assert (low < mean).all()
+    np.testing.assert_allclose(mean, middle, rtol=0.02)
+
+
+def test_the_mean_of_rare_sales_is_that_of_the_past_not_their_median() -> None:
+    means = [forecast(np.random.default_rng(seed).poisson(0.2, 400) * 5.0, Seasons(7, 0), 7)[0] for seed in range(20)]
+    np.testing.assert_allclose(np.mean(means), 1.0, atol=0.2)
+
+
 def test_a_constant_stays_and_nights_stay_dark() -> None:
     mean, quantiles = forecast(np.full(60, 7.0))
     np.testing.assert_allclose(mean, 7)

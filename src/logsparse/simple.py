@@ -105,9 +105,10 @@ def simple_forecast(
     known_TH = share_KTH.sum(axis=0)
     combined_TH = (share_KTH * np.nan_to_num(rules_KTH)).sum(axis=0) / np.where(known_TH > 0, known_TH, 1)
     error_TH = np.where(known_TH >= _ENOUGH, truth_TH - combined_TH, np.nan)
-    spread_QH = _spread(error_TH, cell_TH, seasons.season, np.asarray(levels, np.float64))
+    mean_H, spread_QH = _spread(error_TH, cell_TH, seasons.season, np.asarray(levels, np.float64))
     factor = 1 + _FEW_SPANS * horizon / steps
-    return combined_TH[-1], np.maximum(combined_TH[-1] + spread_QH * factor, lowest)
+    mean_H, quantile_QH = (np.maximum(combined_TH[-1] + part * factor, lowest) for part in (mean_H, spread_QH))
+    return mean_H, quantile_QH
 
 
 def _filled(value_N: Doubles, season: int) -> Doubles:
@@ -203,12 +204,12 @@ def _weights(rules_KTH: Doubles, truth_TH: Doubles, origin_T: Ints) -> Doubles:
     return np.asarray(weight_K / weight_K.sum())
 
 
-def _spread(error_TH: Doubles, cell_TH: Ints, season: int, level_Q: Doubles) -> Doubles:
-    """Return quantiles (Q, H) of the past errors: one shape, a scale that grows with the step, and one per phase."""
+def _spread(error_TH: Doubles, cell_TH: Ints, season: int, level_Q: Doubles) -> tuple[Doubles, Doubles]:
+    """Return mean (H,) and quantiles (Q, H) of the past errors: one shape, a scale by step and by phase."""
     seen_TH, horizon = ~np.isnan(error_TH), error_TH.shape[1]
     size_TH = np.abs(np.nan_to_num(error_TH))
     if not size_TH.any():
-        return np.zeros((len(level_Q), horizon))
+        return np.zeros(horizon), np.zeros((len(level_Q), horizon))
     count_H = seen_TH.sum(axis=0)
     typical = size_TH.sum() / count_H.sum()
     scale_H = (size_TH.sum(axis=0) + _PRIOR_ERRORS * typical) / (count_H + _PRIOR_ERRORS)
@@ -219,9 +220,9 @@ def _spread(error_TH: Doubles, cell_TH: Ints, season: int, level_Q: Doubles) -> 
         factor_TH = _by_phase(size_TH / scale_H, seen_TH, phase_TH, season)[phase_TH]
         scale_TH, seen_TH = scale_H * factor_TH, seen_TH & (factor_TH > _AT_REST)
     shape = error_TH[seen_TH] / scale_TH[seen_TH]
-    # Half of the skew: that of few errors is chance.
+    # Half of the skew, and of the mean: that of few errors is chance.
     quantile_Q = (np.quantile(shape, level_Q) + np.quantile(np.concatenate([shape, -shape]), level_Q)) / 2
-    return np.asarray(quantile_Q[:, None] * scale_TH[-1])
+    return shape.mean() / 2 * scale_TH[-1], np.asarray(quantile_Q[:, None] * scale_TH[-1])
 
 
 def _by_phase(size_TH: Doubles, seen_TH: NDArray[np.bool_], phase_TH: Ints, season: int) -> Doubles:

@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from functools import cached_property
 from typing import Any, Self
 
@@ -178,13 +178,20 @@ def _text(entry: Any) -> str:
 
 
 def _date(entry: Any) -> str:
+    """Return the day as written: that of a time with a zone is the day of that zone."""
     try:
-        day: Any = date.fromisoformat(entry) if isinstance(entry, str) else np.datetime64(entry, "D").item()
+        if isinstance(entry, str):
+            day = date.fromisoformat(entry)
+        elif isinstance(entry, datetime):
+            day = entry.date()
+        else:
+            day = entry.astype("datetime64[D]").item() if isinstance(entry, np.datetime64) else entry
     except (TypeError, ValueError) as error:
         raise _refused(entry) from error
-    if not isinstance(day, date):  # NaT
+    text = day.isoformat() if isinstance(day, date) else ""
+    if not _DATE.fullmatch(text):  # a number, NaT or nothing
         raise _refused(entry)
-    return str(day.isoformat())
+    return text
 
 
 def _rows(frame: Any) -> list[str]:
@@ -195,10 +202,25 @@ def _rows(frame: Any) -> list[str]:
     columns = {name: table[name].to_list() for name in table.columns}
     dated = next((name for name, column in columns.items() if column and _is_date(column[0])), None)
     if dated is None:
-        raise _refused(frame)
-    days = [_text(entry)[:10] for entry in columns[dated]]
+        first = ", ".join(f"{name} {shown(column[0])}" for name, column in columns.items() if column)
+        raise ConfigError(
+            "A table of holidays must have a column of dates.",
+            got=f"a first row of {first}" if first else "a table without rows",
+            hint="write dates as 2024-12-25, or pass a column of dates.",
+        )
+    days = [_day_of(entry, row, dated) for row, entry in enumerate(columns[dated], start=1)]
     named = next((columns[name] for name in ("name", "holiday") if name in columns and name != dated), None)
     return days if named is None else [f"{day} {name}" for day, name in zip(days, named, strict=True)]
+
+
+def _day_of(entry: Any, row: int, column: str) -> str:
+    if not _is_date(entry):
+        raise ConfigError(
+            "Every row of a table of holidays must have a date.",
+            got=f"{shown(entry)} in row {row} of column {column!r}",
+            hint="write dates as 2024-12-25, and remove rows without one.",
+        )
+    return _text(entry)[:10]
 
 
 def _is_date(entry: Any) -> bool:
@@ -272,14 +294,16 @@ def breaks(value_SD: NDArray[np.float64], first: int) -> tuple[Ints, NDArray[np.
     """Return days, and how far most series were from their weekly rhythm on each, in deviations; NaN where unknown.
 
     `value_SD` are daily means from day `first` on, NaN where a series has no value. The rhythm of a day is the median
-    of the same weekday in the four weeks before and after it.
+    of the same weekday in the four weeks before and after it. A series that never leaves it, such as one of zeros, says
+    nothing; any break of one that keeps it on most days exactly, as opening hours do, is a clear one.
     """
     day_D = first + np.arange(value_SD.shape[1])
     padded_SE = np.pad(value_SD, ((0, 0), (28, 28)), constant_values=np.nan)
     around = [padded_SE[:, 28 + back : 28 + back + len(day_D)] for back in range(-28, 29, 7) if back]
     apart_SD = value_SD - _median(np.stack(around))
     usual_S1 = _median(np.abs(apart_SD).T)[:, None] * _DEVIATION
-    return day_D, np.abs(_median(apart_SD / np.where(usual_S1 > 0, usual_S1, np.nan)))
+    exact_SD = np.where((apart_SD != 0).any(axis=1, keepdims=True), 2 * _CLEARLY * np.sign(apart_SD), np.nan)
+    return day_D, np.abs(_median(np.where(usual_S1 > 0, apart_SD / np.where(usual_S1 > 0, usual_S1, 1), exact_SD)))
 
 
 def _median(value_NX: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -294,7 +318,8 @@ def country_of(day_D: Ints, score_D: NDArray[np.float64]) -> str | None:
     """Return the country, or a region of it, on whose holidays these days broke their weekly rhythm.
 
     Monday to Friday are compared with every calendar of the package `holidays`. None if what fits may be chance. Of
-    countries that fit equally, that with the most regions is taken: some territories share their holidays.
+    calendars that fit equally, that of a whole country is taken, and of these that with the most regions: holidays that
+    fall on weekends in all years do not tell a region from another country, and some territories share their holidays.
     """
     import holidays
 
@@ -318,8 +343,8 @@ def country_of(day_D: Ints, score_D: NDArray[np.float64]) -> str | None:
         coded = [region for region in regions if _CODE.fullmatch(f"{country}-{region}")]
         best, region = min([(chance(country, region), region) for region in coded], default=(0.0, ""))
         clearer = best < whole - _CLEARER
-        found.append((min(best, whole), -len(regions), f"{country}-{region}" if clearer else country))
-    best, _, name = min(found)
+        found.append((min(best, whole), clearer, -len(regions), f"{country}-{region}" if clearer else country))
+    best, _, _, name = min(found)
     return name if best <= _CHANCE else None
 
 
