@@ -64,6 +64,12 @@ def days_in_utc() -> pd.DataFrame:
     return frame.assign(ds=frame["ds"].dt.tz_convert("Europe/Berlin"))
 
 
+def days_written_in_utc() -> pd.DataFrame:
+    """Midnights of Berlin: 23:00 of UTC, after the change of the clock 22:00."""
+    frame = hours_from("2024-03-01", 60, "D", "Europe/Berlin")
+    return frame.assign(ds=frame["ds"].dt.tz_convert("UTC"))
+
+
 def new_folder() -> Path:
     """An empty folder that is removed when the tests end."""
     folder = Path(tempfile.mkdtemp())
@@ -173,7 +179,8 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         lambda: to_panel(hours_from("2024-03-31", 6, "h"), tz="Europe/Berlin"),
         "Times in 'ds' must exist on the clocks of Europe/Berlin. Got 2024-03-31 02:00:00, which they skip when "
         "summer time begins. Hint: if this clock never changes, leave tz out or name a zone without summer time, "
-        "such as tz='Etc/GMT-1'.",
+        "such as tz='Etc/GMT-1'; if the times are UTC, mark them as UTC first, in polars with "
+        "dt.replace_time_zone('UTC'), in pandas with dt.tz_localize('UTC'), in text with a final Z.",
     ),
     "local times that repeat in autumn": (
         lambda: to_panel(long(ds=[HOURS[0].replace(month=10, day=27, hour=h) for h in (0, 1, 2, 2, 3, 4)] * 2)),
@@ -260,6 +267,18 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         "Steps shorter than a day must be regular in UTC. Got steps of 12h that are regular only in Europe/Berlin "
         "time: irregular in series 'a' at 2024-03-31 12:00+02:00. Hint: convert the times to regular steps in UTC, "
         "or drop the zone.",
+    ),
+    "days of a zone in UTC": (
+        lambda: to_panel(days_written_in_utc()),
+        "All series must share one step. Got mostly steps of d, but not in series 'a' at 2024-03-31 22:00. Hint: if "
+        "days begin at midnight elsewhere, name that zone with tz=, such as tz='Europe/Berlin'; else pass the step "
+        "with freq= (times in between become missing values), or resample that series.",
+    ),
+    "the same with freq='D' given": (
+        lambda: to_panel(days_written_in_utc(), freq="D"),
+        "Every time must lie on the grid of the given step. Got freq='d' and a time off that grid in series 'a' at "
+        "2024-03-31 22:00. Hint: if days begin at midnight elsewhere, name that zone with tz=, such as "
+        "tz='Europe/Berlin'; else pass the right step, or resample the data to this one.",
     ),
     "days that are regular in UTC only": (
         lambda: to_panel(days_in_utc()),

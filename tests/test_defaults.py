@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from holidays import country_holidays
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -291,3 +293,20 @@ def test_most_values_are_small_if_their_quantile_is() -> None:
             assert _outline(values).mostly_small == small
             decided.add(small)
     assert decided == {True, False}
+
+
+def test_holidays_of_rows_from_monday_to_friday_need_steps_of_days() -> None:
+    days = pl.date_range(date(2022, 1, 1), date(2023, 12, 31), eager=True).alias("ds")
+    off = days.is_in(list(country_holidays("DE", years=(2022, 2023))))
+    week = pl.DataFrame({"unique_id": "a", "ds": days, "y": 30.0 - 25 * off.cast(pl.Float64)})
+    noise = np.random.default_rng(0).normal(size=(4, len(days)))
+    frame = pl.concat(
+        week.with_columns(unique_id=pl.lit(name), y=pl.col("y") + own) for name, own in zip("abcd", noise, strict=True)
+    )
+    weekdays = frame.filter(pl.col("ds").dt.weekday() < 6)
+    business, daily = to_panel(weekdays), to_panel(weekdays, freq="d")
+    assert (str(business.freq), str(daily.freq)) == ("B", "d")
+    assert recommend(business, 7).holidays == ()
+    assert not any("alike" in profile for profile in recommend(business, 7, holidays=("DE",)).model.profiles)
+    assert recommend(daily, 7).holidays == ("DE",)
+    assert "1x4-alike" in recommend(daily, 7).model.profiles

@@ -166,6 +166,15 @@ def test_a_member_that_refuses_the_data_is_left_out_by_name(caplog: pytest.LogCa
     assert short.weights_ == {"Refusing": 0.0, "SeasonalNaive": 0.5, "Off": 0.5}
 
 
+def test_a_network_is_fitted_on_few_values_and_left_out_where_none_can_be(caplog: pytest.LogCaptureFixture) -> None:
+    few = ls.Ensemble([ls.LogSparse(7, **NETWORK), ls.SeasonalNaive(7)]).fit(weekly(30))
+    assert set(few.losses_) == {"LogSparse", "SeasonalNaive", "combined"}
+    assert "left out" not in caplog.text
+    fewest = ls.Ensemble([ls.LogSparse(3, verbose=False), ls.SeasonalNaive(3)]).fit(weekly(2))
+    assert fewest.weights_ == {"LogSparse": 0.0, "SeasonalNaive": 1.0}
+    assert "LogSparse is left out: At least one series must have one step of history" in caplog.text
+
+
 def test_a_member_whose_package_is_missing_is_refused_before_anything_is_fitted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -184,6 +184,30 @@ def test_a_zone_may_be_a_name_an_object_or_an_offset(zone: Any) -> None:
     assert panel.starts[0] == int(datetime(2024, 6, 1, tzinfo=UTC).timestamp() - 3600 * ahead) * 1_000_000
 
 
+@pytest.mark.parametrize("around", CHANGES[BERLIN])
+def test_times_of_utc_are_read_on_a_local_clock_once_they_are_marked_as_utc(around: str) -> None:
+    utc = instants("UTC", around)
+    naive = local(utc)
+    in_polars = pl.from_pandas(naive)
+    marked: list[Any] = [
+        naive.assign(ds=naive["ds"].dt.tz_localize("UTC")),
+        in_polars.with_columns(pl.col("ds").dt.replace_time_zone("UTC")),
+        in_polars.with_columns(pl.col("ds").dt.strftime("%Y-%m-%d %H:%MZ")),
+    ]
+    for frame in marked:
+        panel = to_panel(frame, tz=BERLIN)
+        assert (panel.starts.tolist(), panel.lengths.tolist(), panel.origin.zone) == (micros(utc)[:1], [96], BERLIN)
+
+
+@pytest.mark.parametrize("step", ["1D", "7D", "MS"])
+def test_days_weeks_and_months_of_a_zone_may_be_written_in_utc(step: str) -> None:
+    times = pd.date_range("2024-01-01", periods=100, freq=step, tz=BERLIN)
+    frame = pd.DataFrame({"unique_id": "a", "ds": times.tz_convert("UTC"), "y": 1.0})
+    with pytest.raises(DataError, match=r"must share one step.* midnight elsewhere, name that zone with tz="):
+        to_panel(frame)
+    assert to_panel(frame, tz=BERLIN).lengths.tolist() == [100]
+
+
 @pytest.mark.parametrize("zone", ["America/Santiago", "Africa/Cairo", BERLIN])
 def test_days_in_local_time_are_days_whether_dates_or_midnights(zone: str) -> None:
     days = pd.date_range(pd.Timestamp(CHANGES[zone][0]) - pd.Timedelta(days=4), periods=9)

@@ -53,6 +53,25 @@ def test_a_wrong_setting_is_refused_at_construction(kind: Any, settings: dict[st
         kind(6, **settings)
 
 
+@pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [
+        ({"horizon": 0}, "horizon must be at least 1. Got 0"),
+        ({"horizon": 7.5}, "horizon must be a whole number. Got 7.5"),
+        ({"holidays": "XX"}, "holidays must name a country by its two letters. Got 'XX'"),
+        ({"features": ["noon"]}, "noon"),
+    ],
+)
+def test_other_parameters_countries_and_features_are_refused_at_fit(
+    kind: Any, parameters: dict[str, Any], text: str
+) -> None:
+    model = kind(**{"horizon": 6, "verbose": False, **parameters})
+    with pytest.raises(ls.ConfigError, match=text):
+        model.fit(small.panel())
+    assert not hasattr(model, "history_")
+
+
 def test_settings_that_contradict_the_others_are_refused_before_training() -> None:
     with pytest.raises(ls.ConfigError, match="Split heads need a width that is a multiple of heads"):
         ls.LogSparse(6, heads=5).plan(small.panel())

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from math import ceil
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 import pytest
 
@@ -189,6 +189,13 @@ def test_the_minutes_in_the_docs_are_those_of_the_benchmark() -> None:
     for row in rows:
         cells = (row["data"], row["horizon"], row["context"], row["batch"], f"{row['minutes']:.1f}")
         assert f"| {' | '.join(map(str, cells))} |" in text
+
+
+def test_the_ratio_for_little_data_in_the_docs_is_that_of_its_rows() -> None:
+    text = (ROOT / "docs" / "forecaster.md").read_text()
+    ratios = [float(row["ratio"]) for row in _table("single") if (row["label"], row["seed"]) == ("look 9", "0")]
+    assert f"over the test spans of {len(ratios)} such tasks, the median ratio of its quantile loss" in text
+    assert f"that of the better of seasonal naive and AutoETS is {median(ratios):.2f}" in _one_line(text)
 
 
 def test_the_scores_of_the_methods_in_the_docs_are_those_of_their_rows() -> None:

@@ -99,8 +99,8 @@ class LogSparse(Configured):
     Raises
     ------
     ConfigError
-        If one of `settings` is unknown or has a wrong value; at `fit`, not here, for the other parameters and for
-        settings that contradict each other.
+        If one of `settings` is unknown or has a wrong value; at `fit`, not here, for the other parameters, codes of
+        countries, names of features and settings that contradict each other.
 
     Examples
     --------

@@ -260,7 +260,7 @@ def place_on_grid(
             got="no series with two times" if freq is None else f"freq={asked!r} for {column.dtype} times",
             hint="pass it with freq=, such as freq='h' for dates or freq=1 for integers.",
         )
-    _check_step(rows, freq, asked)
+    _check_step(rows, freq, asked, zone)
     kind: Literal["integer", "date", "datetime"] = (
         "integer" if not dates else "date" if column.dtype == pl.Date else "datetime"
     )
@@ -311,7 +311,9 @@ def _nearly_days(freq: Freq) -> bool:
     return freq.kind == "tick" and freq.count > DAY // 2 and abs((freq.count + DAY // 2) % DAY - DAY // 2) <= DAY // 12
 
 
-def _check_step(rows: Rows, freq: Freq, asked: Step | None) -> None:
+def _check_step(rows: Rows, freq: Freq, asked: Step | None, zone: str | None) -> None:
+    elsewhere = "if days begin at midnight elsewhere, name that zone with tz=, such as tz='Europe/Berlin'; else "
+    other = elsewhere if zone and freq.counts_days else ""
     if freq.kind == "tick" and freq.count % SECOND:
         raise DataError(
             "Steps must be whole seconds.",
@@ -328,13 +330,13 @@ def _check_step(rows: Rows, freq: Freq, asked: Step | None) -> None:
         raise DataError(
             "Every time must lie on the grid of the given step.",
             got=f"freq={str(freq)!r} and a time off that grid {rows.first(off_grid, freq)}",
-            hint="pass the right step, or resample the data to this one.",
+            hint=f"{other}pass the right step, or resample the data to this one.",
         )
     if (off_grid := rows.off_grid(freq)).any() or (asked is None and (off_grid := _own_step(freq, rows)).any()):
         raise DataError(
             "All series must share one step." if rows.ids else "All rows must share one step.",
             got=f"mostly steps of {freq}, but not {rows.first(off_grid, freq)}",
-            hint="pass the step with freq= (times in between become missing values), or resample "
+            hint=f"{other}pass the step with freq= (times in between become missing values), or resample "
             + ("that series." if rows.ids else "the table."),
         )
 

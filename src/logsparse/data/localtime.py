@@ -238,7 +238,9 @@ def _refuse_skipped(column: pl.Series, wall: Ints, codes: Ints, skipped: NDArray
     raise DataError(
         f"Times in {column.name!r} must exist on the clocks of {zone}.",
         got=f"{column.filter(pl.Series(skipped))[0]!s}, which they skip when summer time begins",
-        hint="if this clock never changes, leave tz out or name a zone without summer time, such as tz='Etc/GMT-1'.",
+        hint="if this clock never changes, leave tz out or name a zone without summer time, such as tz='Etc/GMT-1'; if "
+        "the times are UTC, mark them as UTC first, in polars with dt.replace_time_zone('UTC'), in pandas with "
+        "dt.tz_localize('UTC'), in text with a final Z.",
     )
 
 
