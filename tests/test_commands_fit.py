@@ -44,6 +44,7 @@ def test_the_settings_are_printed_before_and_the_result_after() -> None:
     assert (printed["horizon"], printed["context"], printed["lags"]) == ("6", "12", "1, 2, 3, 23, 24, 25, 47, 48, 49")
     assert (printed["profiles"], printed["scale"]) == ("24x7, 24x28", "deviation")
     assert (printed["features"], printed["likelihood"]) == ("weekday, hour", "student-t")
+    assert printed["holidays"] == "none"
     assert printed["attention"] == "logsparse(base=2), 1 layers, 2 heads, kernel 2"
     assert printed["training"] == "4 steps of 4 windows, then again on all data"
     assert printed["ended"] == "all steps taken"

@@ -307,6 +307,10 @@ def _loaded(origin: Path, settings: dict[str, Any], used: Columns, **others: Any
     return model
 
 
+def _in_words(holidays: tuple[str, ...]) -> str:
+    return ", ".join(holidays[:3]) + (" ..." if len(holidays) > 3 else "") or "none"
+
+
 def _plan_rows(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
     """Return the most important settings, chosen or given."""
     config, model, train = plan.config, plan.config.model, plan.config.train
@@ -322,7 +326,7 @@ def _plan_rows(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
         ("lags", ", ".join(map(str, model.lags))),
         ("profiles", ", ".join(model.profiles)),
         ("features", ", ".join(plan.features) or "none"),
-        ("holidays", ", ".join(config.holidays[:3]) + (" ..." if len(config.holidays) > 3 else "")),
+        ("holidays", _in_words(config.holidays) if panel.freq.kind == "tick" else ""),
         ("covariates", ", ".join(panel.ahead)),
         ("past covariates", ", ".join(panel.past)),
         ("static", ", ".join(panel.static)),
