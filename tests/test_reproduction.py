@@ -90,6 +90,16 @@ def _table_4() -> Iterator[str]:
     steps = f"{int(short[SOLAR]['steps']):,} and {int(short[M4]['steps']):,}"
     whole = f"{train.epochs * ((train.windows or 0) // train.batch):,}"
     yield f"The trials of the paper's model ended after {budget} minutes, at {steps} of {whole} steps"
+    ended, left = (
+        _here("granularities", M4, "paper"),
+        GRANULARITIES_TABLE.traced(RESULTS)[0][M4, "paper"]["0"]["curve"],
+    )
+    likelihood, quantile = left["validation_nll"], left["validation_wql"]
+    chosen = likelihood.index(min(likelihood))
+    assert 1.45 < quantile[chosen] / min(quantile) < 1.55
+    assert float(ended["R0.5"]) > float(_here("granularities", M4, "seasonal-naive")["R0.5"])
+    yield f"Early stopping ended its training after {int(ended['steps']):,} steps"
+    yield f"the weights are those of step {left['step'][chosen]:,}"
     took = [f"{float(_here('granularities', case, 'default')['minutes']):.1f}" for case in (SOLAR, M4)]
     yield f"took {took[0]} minutes on solar and {took[1]} on M4"
     found, traces = (GRANULARITIES_TABLE.recorded(RESULTS), GRANULARITIES_TABLE.traced(RESULTS)[0])
