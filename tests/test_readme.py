@@ -108,13 +108,13 @@ def _first_table() -> Iterator[str]:
         "m4": _naive("granularities", M4),
         "solar": _naive("granularities", SOLAR),
         "traffic": _naive("kernels", TRAFFIC),
-        "etth1": _mean(_rival("etth1", "seasonal-naive")),
-        "cambridge": _mean(_rival("cambridge", "seasonal-naive")),
+        **{name: _mean(_rival(name, "seasonal-naive")) for name in ("etth1", "cambridge", "wind", "parking")},
     }
     paper = {"m4": _pair(*GRANULARITIES[M4]["paper"]), "solar": _pair(*GRANULARITIES[SOLAR]["paper"])}
     ahead = {"m4": "M4-Hourly | 48 hours", "solar": "solar, hourly | a day, 7 times",
              "traffic": "traffic, 20 sensors | a day, 7 times", "etth1": "etth1 | a day, 7 times",
-             "cambridge": "cambridge, 45 buildings | a day, 7 times"}  # fmt: skip
+             "cambridge": "cambridge, 45 buildings | a day, 7 times", "wind": "wind, 7 farms | a day, 7 times",
+             "parking": "parking, 77 car parks, 15 minutes | a day, 7 times"}  # fmt: skip
     for name, words in ahead.items():
         seeds = [float(row["R0.5"]) for row in _default(name)]
         span = f"{min(seeds):.3f} to {max(seeds):.3f}"
