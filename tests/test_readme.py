@@ -198,6 +198,25 @@ def test_the_ratio_for_little_data_in_the_docs_is_that_of_its_rows() -> None:
     assert f"that of the better of seasonal naive and AutoETS is {median(ratios):.2f}" in _one_line(text)
 
 
+def test_the_spans_of_single_series_in_the_recipe_are_those_of_their_rows() -> None:
+    text, spans = (ROOT / "docs" / "RECIPE.md").read_text(), ("test", *(f"validation, {n} back" for n in (1, 2, 3)))
+    found: dict[str, dict[str, list[Row]]] = {}
+    for row in _table("single"):
+        today = row["label"] in ("look 13", "fourteenth round") and (row["model"], row["seed"]) == ("logsparse", "0")
+        if today and not row["group"].endswith("-full"):
+            for group in (row["group"], "all"):
+                found.setdefault(group, {}).setdefault(row["span"], []).append(row)
+    for group, by_span in found.items():
+        cells = []
+        for span in spans:
+            ratios, held = (
+                [float(row[name]) for row in by_span.get(span, ()) if row[name]] for name in ("ratio", "coverage_80")
+            )
+            cells.append(f"{median(ratios):.2f}, {100 * fmean(held):.0f} %" if held else "-")
+        assert f"| {group} | {' | '.join(cells)} |" in text
+    assert len(found) == 27
+
+
 def test_the_scores_of_the_methods_in_the_docs_are_those_of_their_rows() -> None:
     text = (ROOT / "docs" / "explanation" / "two-way.md").read_text()
     names = {"m4": "M4-Hourly, 48 hours", "etth1": "etth1, 7 days of 24 hours",
