@@ -217,6 +217,23 @@ def test_the_spans_of_single_series_in_the_recipe_are_those_of_their_rows() -> N
     assert len(found) == 27
 
 
+def test_the_single_series_of_full_length_in_the_recipe_are_their_rows() -> None:
+    text = _one_line((ROOT / "docs" / "RECIPE.md").read_text())
+    rows = [
+        row for row in _table("single") if (row["model"], row["label"], row["seed"]) == ("logsparse", "look 13", "0")
+    ]
+    ratios, held = ([float(row[name]) for row in rows] for name in ("ratio", "coverage_80"))
+    assert (
+        f"over all {len(rows)} tasks the median ratio is {median(ratios):.2f}, coverage {100 * fmean(held):.0f} %"
+        in text
+    )
+    for name in ("etth1", "traffic", "solar", "cambridge", "parking"):
+        own = [row for row in rows if row["group"] == f"{name}-full"]
+        ratios, held = ([float(row[column]) for row in own] for column in ("ratio", "coverage_80"))
+        shown = f"{median(ratios):.2f} | {max(ratios):.2f} | {100 * fmean(held):.0f} %"
+        assert f"| {name}, full length | {shown} |" in text
+
+
 def test_the_scores_of_the_methods_in_the_docs_are_those_of_their_rows() -> None:
     text = (ROOT / "docs" / "explanation" / "two-way.md").read_text()
     names = {"m4": "M4-Hourly, 48 hours", "etth1": "etth1, 7 days of 24 hours",
