@@ -1,6 +1,6 @@
 """Forecasters of other libraries, our DeepAR and seasonal naive, with the same time limit -> rows of rivals.csv.
 
-    pip install neuralforecast gluonts lightning "pandas<3"     # for the comparison only
+    pip install neuralforecast gluonts lightning psutil "pandas<3" .     # for the comparison only
     LOGSPARSE_DATA=folder python benchmarks/rivals.py traffic --model nhits --minutes 5 [--test]
 
 Each has the settings that its library suggests for such data: a week of history, scaled windows, nine quantiles (NHITS,
