@@ -399,7 +399,7 @@ def _lags(panel: Panel) -> tuple[int, ...]:
 def _year_lags(panel: Panel) -> tuple[int, ...]:
     """Return 52 and 53 weeks, for holidays, if the series repeat yearly and a third of the history has such a past."""
     freq = panel.freq
-    week = 7 * DAY // freq.count if freq.kind == "tick" and DAY % freq.count == 0 else 0
+    week = 7 * DAY // freq.count if freq.divides_day else 0
     within_reach = 0 < 53 * week <= min(np.median(panel.lengths) * 2 / 3, _FARTHEST_LAG)
     return (52 * week, 53 * week) if within_reach and _repeats(panel, 52 * week) else ()
 
@@ -430,7 +430,7 @@ def _profiles(panel: Panel) -> tuple[str, ...]:
 
 def _alike(freq: Freq) -> tuple[str, ...]:
     """Return the same time of the last day alike, and of the last four, where holidays count as days like others."""
-    day = DAY // freq.count if freq.kind == "tick" and DAY % freq.count == 0 else 0
+    day = DAY // freq.count if freq.divides_day else 0
     return (f"{day}x1-alike", f"{day}x4-alike") if day else ()
 
 

@@ -314,9 +314,6 @@ def _first_few(holidays: tuple[str, ...]) -> str:
 
 def _plan_rows(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
     """Return the most important settings, chosen or given."""
-    from logsparse.data.calendar import DAY
-
-    within_a_day = panel.freq.kind == "tick" and DAY % panel.freq.count == 0
     config, model, train = plan.config, plan.config.model, plan.config.train
     patterns = ", ".join(map(repr, model.patterns))
     limit = "" if train.minutes is None else f", at most {train.minutes:g} minutes"
@@ -330,7 +327,7 @@ def _plan_rows(plan: Plan, panel: Panel) -> list[tuple[str, str]]:
         ("lags", ", ".join(map(str, model.lags))),
         ("profiles", ", ".join(model.profiles)),
         ("features", ", ".join(plan.features) or "none"),
-        ("holidays", _first_few(config.holidays) if within_a_day else ""),
+        ("holidays", _first_few(config.holidays) if panel.freq.divides_day else ""),
         ("covariates", ", ".join(panel.ahead)),
         ("past covariates", ", ".join(panel.past)),
         ("static", ", ".join(panel.static)),

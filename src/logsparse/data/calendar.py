@@ -130,6 +130,11 @@ class Freq:
         return self.kind in ("business", "month") or (self.kind == "tick" and self.count % DAY == 0)
 
     @property
+    def divides_day(self) -> bool:
+        """True if a whole number of steps makes a day of 24 hours."""
+        return self.kind == "tick" and DAY % self.count == 0
+
+    @property
     def season(self) -> int:
         """Default season in steps: a day of hours or minutes, a week of days, a year of months."""
         if self.kind == "month":

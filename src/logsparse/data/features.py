@@ -259,7 +259,7 @@ def holidays_of(panel: Panel, entries: Sequence[str]) -> Holidays:
     A holiday of some name that was nearer to the day of the week it fell on is a day as usual here, and left out.
     """
     freq = panel.freq
-    if not (freq.kind == "business" or (freq.kind == "tick" and DAY % freq.count == 0)):
+    if not (freq.kind == "business" or freq.divides_day):
         raise ConfigError(
             "Holidays need dates and steps that divide a day.",
             got=f"steps of {freq}",
@@ -284,8 +284,7 @@ def holidays_of(panel: Panel, entries: Sequence[str]) -> Holidays:
 
 def recognised_holidays(panel: Panel) -> tuple[str, ...]:
     """Return the country on whose holidays the panel broke its weekly rhythm, for `holidays_of`; none if unclear."""
-    freq = panel.freq
-    if freq.kind != "tick" or DAY % freq.count:
+    if not panel.freq.divides_day:
         return ()
     country = country_of(*breaks(*_daily(panel)))
     return () if country is None else (country,)
