@@ -21,7 +21,7 @@ from serving import HORIZON, Here, here, hourly, small_model
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
 from axe_playwright_python.sync_playwright import Axe  # noqa: E402
-from playwright.sync_api import Browser, BrowserContext, Page, expect  # noqa: E402
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect  # noqa: E402
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser: chromium is not installed")
@@ -207,16 +207,38 @@ def test_named_columns_are_read_and_are_in_the_command(visit: Visit, tmp_path: P
     assert "logsparse predict" not in command  # it has no such option
 
 
-def test_a_file_can_be_dropped_anywhere(visit: Visit, table: Path) -> None:
-    page = visit()
-    drop = """(text) => {
+def drop(page: Page, path: Path) -> None:
+    """Drop a file on the page, as a mouse does."""
+    event = """([text, name]) => {
       const dropped = new DataTransfer();
-      dropped.items.add(new File([text], "dropped.csv"));
+      dropped.items.add(new File([text], name));
       document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: dropped, bubbles: true, cancelable: true }));
     }"""
-    page.evaluate(drop, table.read_text())
+    page.evaluate(event, [path.read_text(), path.name])
+
+
+def test_a_file_can_be_dropped_anywhere(visit: Visit, table: Path) -> None:
+    page = visit()
+    drop(page, table)
     drawn(page)
-    expect(page.locator("#drop-title")).to_have_text("dropped.csv")
+    expect(page.locator("#drop-title")).to_have_text("loads.csv")
+
+
+def test_a_file_that_comes_before_the_models_waits_for_them(
+    visit: Visit, contexts: dict[str, BrowserContext], table: Path
+) -> None:
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    contexts["desktop"].route("**/v1/models", hold, times=1)
+    page = visit()
+    drop(page, table)
+    expect(page.locator("#busy")).to_have_text("Reading loads.csv …")
+    held[0].continue_()
+    drawn(page)
+    expect(page.locator("#file-error")).to_be_hidden()
 
 
 def test_the_example_is_the_same_every_time_and_the_forecast_is_that_of_predict(
@@ -387,7 +409,10 @@ def test_charts_follow_when_the_screen_turns_dark(visit: Visit, table: Path) -> 
 def test_a_token_and_one_of_several_models_are_asked_for(visit: Visit, model: ls.LogSparse, table: Path) -> None:
     models = {"net": model, "naive": ls.SeasonalNaive(HORIZON).fit(hourly())}
     with here(models, Settings(token=TOKEN, max_body=100_000)) as server:
-        page = visit(server.url, refusals=2)
+        page = visit(server.url, refusals=3)
+        expect(page.locator("#token")).to_be_focused()
+        drop(page, table)
+        expect(page.locator("#busy")).to_be_empty()
         expect(page.locator("#token")).to_be_focused()
         page.keyboard.type("wrong")
         page.keyboard.press("Enter")
@@ -395,7 +420,7 @@ def test_a_token_and_one_of_several_models_are_asked_for(visit: Visit, model: ls
         page.fill("#token", TOKEN)
         page.keyboard.press("Enter")
         expect(page.locator("#door")).to_be_hidden()
-        load(page, table)
+        drawn(page)  # the file that came before the token
         assert TOKEN not in page.locator("#command").inner_text()
         page.select_option("#model", "naive")
         expect(page.locator("#look-error")).to_contain_text("SeasonalNaive has no attention that could show")

@@ -7,7 +7,7 @@ const LISTED = 500, FINDINGS = 3, ZOOMS = [0.5, 2, Infinity];
 const UNITS = { s: "second", min: "minute", h: "hour", d: "day", B: "business day", w: "week", MS: "month", ME: "month", QS: "quarter", QE: "quarter", YS: "year", YE: "year" };
 const narrow = matchMedia("(max-width: 48rem)"), dark = matchMedia("(prefers-color-scheme: dark)"), touch = matchMedia("(pointer: coarse)");
 const page = { models: [], ids: [] }, views = {}, jobs = {};
-let timer = 0;
+let timer = 0, begun;
 
 const number = (value) => (value == null ? "–" : new Intl.NumberFormat("en", { maximumSignificantDigits: 4 }).format(value));
 const count = (value) => value.toLocaleString("en");
@@ -56,13 +56,14 @@ async function attempt(place, task) {
     } else if (problem.name !== "AbortError") say(place, problem.message);
   }
 }
-const begin = () => attempt("file-error", async () => {
+const begin = () => (begun = attempt("file-error", async () => {
   Object.assign(page, await (await ask("v1/models")).json());
-  $("door").hidden = true;
+  [$("door").hidden, $("which").hidden] = [true, page.models.length < 2];
   $("model").replaceChildren(...page.models.map((model) => new Option(model.name)));
-  $("which").hidden = page.models.length < 2;
   describe();
-});
+  return true;
+}));
+const known = async () => (await begun) || begin(); // a file can come first, or after the question has failed
 function describe() {
   const { name, horizon, step, series, trained_until: until, warning, columns } = card(), [, many, unit] = /^(\d*)(.*)$/.exec(step);
   const steps = UNITS[unit] ? `${many ? `steps of ${many} ` : ""}${UNITS[unit]}${many || horizon > 1 ? "s" : ""}` : "steps";
@@ -86,7 +87,7 @@ async function read() {
   $("found").hidden = $("work").hidden = true;
   for (const field of $("columns").elements) field.ariaInvalid = null;
   say("busy", `Reading ${page.name} …`);
-  const found = await attempt("file-error", async () => {
+  const found = (await known()) && await attempt("file-error", async () => {
     const rule = `A file must have at most ${count(page.max_body)} bytes. Got ${count(page.file.size)}.`;
     if (page.file.size > page.max_body) throw new Error(`${rule} Hint: send fewer series or a shorter past, or parquet instead of csv.`);
     return (await post("v1/check", {}, cancel).catch((problem) => {
@@ -317,7 +318,7 @@ on("door", "submit", async (event) => { event.preventDefault(); await begin(); i
 on("columns", "submit", (event) => { event.preventDefault(); if (page.file) read(); else say("file-error", "Choose a file first."); });
 on("model", "change", () => { describe(); if (page.example) $("example").click(); else if (page.file) read(); });
 on("file", "change", () => { const [file] = $("file").files; if (file) open(file, file.name).then(() => { $("file").value = ""; }); });
-on("example", "click", () => attempt("file-error", async () => {
+on("example", "click", async () => (await known()) && attempt("file-error", async () => {
   $("columns").reset();
   await open(await (await ask(`v1/models/${encodeURIComponent($("model").value)}/example`)).blob(), "example.parquet", true);
 }));
