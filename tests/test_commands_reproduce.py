@@ -91,9 +91,9 @@ def test_a_run_under_a_budget_is_shown_as_a_trial_and_the_run_itself_is_still_do
     trial = logsparse("reproduce", "kernels", "--budget", "2.5", "-o", tmp_path)
     assert trial.code == 0, trial.err
     assert "run 1 of 1: kernels, traffic-c20-hourly, 1 day x 28, k=1, seed 0, trial of 2.5 minutes" in trial.err
-    assert "kernels: nothing is recorded" in trial.err
+    assert "kernels: no finished run is recorded" in trial.err
     title, head, line, *_ = trial.out.splitlines()
-    assert title == "Trials of kernels: ended by a budget of minutes, no results"
+    assert title == "Trials of kernels: with a budget of minutes, no results"
     assert dict(zip(head.split(), line.replace(", 1 day x 28", "").split(), strict=True))["budget"] == "2.5"
     whole = logsparse("reproduce", "kernels", "-o", tmp_path)
     assert "0.1234/0.0500" in whole.out
@@ -115,7 +115,7 @@ def test_rows_that_do_not_record_their_data_are_shown_with_a_note(
     path = tmp_path / "granularities.csv"
     path.write_text(path.read_text().replace(",abc,", ",,"))
     done = logsparse("reproduce", "granularities", "--show", "-o", tmp_path)
-    assert done.err == "granularities: 2 of 2 rows shown do not record their data: no finished runs.\n"
+    assert done.err == "granularities: 2 of 2 recorded runs do not say on which data: none is finished.\n"
     assert "not a finished run" in next(line for line in done.out.splitlines() if "0.1234/0.0500" in line)
 
 
@@ -196,7 +196,7 @@ def test_nothing_recorded_is_said_so_and_what_to_do_about_it(tmp_path: Path, mon
     monkeypatch.setenv("LOGSPARSE_DATA", str(tmp_path))
     done = logsparse("reproduce", "--show", "-o", tmp_path)
     assert done.code == 0
-    assert "main: nothing is recorded" in done.err
+    assert "main: no finished run is recorded" in done.err
     lines = done.out.splitlines()
     assert "no data" in next(line for line in lines if line.startswith("traffic-c "))
     matching = next(line for line in lines if "Figure 1," in line)

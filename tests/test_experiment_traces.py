@@ -64,7 +64,9 @@ def test_a_changed_trace_is_reported_and_the_others_are_read(
     path.write_bytes(path.read_bytes().replace(was, becomes))
     whole, (error,) = traces(tmp_path, rows(tmp_path, "waves"))
     assert whole == {("x", "b"): {"weights": [0.5]}}
-    with pytest.raises(DataError, match=rf"{path} must hold what .* Got {text}.* Hint: no score needs it; for its fig"):
+    with pytest.raises(
+        DataError, match=rf"{path} must hold what .* Got {text}.* Hint: scores stand without it; for fig"
+    ):
         raise error
 
 

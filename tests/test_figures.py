@@ -41,6 +41,8 @@ def test_a_figure_is_listed_from_its_first_run_to_its_picture(tmp_path: Path) ->
     assert draw(experiment(), tmp_path) == tmp_path / "waves.svg"
     assert state(experiment(), tmp_path) == f"{tmp_path / 'waves.svg'}, 1 of 2 runs still to do: {command}"
     record(tmp_path, RUNS[1], KNOWN, FACTS)
+    assert state(experiment(), tmp_path) == f"{tmp_path / 'waves.svg'}, drawn from other runs: {command}"
+    draw(experiment(), tmp_path)
     assert state(experiment(), tmp_path) == str(tmp_path / "waves.svg")
     (tmp_path / "waves.svg").unlink()
     assert state(experiment(), tmp_path) == f"not drawn yet: {command}"
@@ -55,6 +57,7 @@ def test_a_figure_says_which_of_its_recorded_runs_it_cannot_show(tmp_path: Path)
     assert state(shown, tmp_path) == str(tmp_path / "waves.svg")
     (tmp_path / "traces" / f"{RUNS[1].folder}.json").unlink()
     assert without(shown, tmp_path) == ", without b, of which there is no trace"
+    draw(shown, tmp_path)
     assert state(shown, tmp_path) == f"{tmp_path / 'waves.svg'}, without b, of which there is no trace"
 
 

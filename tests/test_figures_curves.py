@@ -10,7 +10,9 @@ from logsparse.paper.figures import CURVES, smooth
 CASE = "traffic-c20-hourly, 1 day x 28"
 LOSSES = np.linspace(3, 1, 40) + np.resize([0.2, -0.2], 40)
 TRACES = {
-    (CASE, model): {"curve": {"step": list(range(100, 4100, 100)), "nll": (LOSSES + k).tolist(), "validation_nll": [k]}}
+    (CASE, model): {
+        "curve": {"step": list(range(100, 4100, 100)), "nll": (LOSSES + k).tolist(), "validation_nll": [k] * 40}
+    }
     for k, model in enumerate(("k=1", "k=2", "k=9"))
 }
 
@@ -30,9 +32,10 @@ def test_the_figure_has_a_smooth_line_for_each_kernel_of_the_paper() -> None:
     (axes,) = figure.axes
     assert axes.get_title(loc="left") == CASE
     bold = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
-    assert [line.get_label() for line in bold] == ["k=1", "k=9"]
+    assert [line.get_label() for line in bold] == ["k=1", "k=9", "validation"]
     np.testing.assert_allclose(np.asarray(bold[1].get_ydata()), smooth((LOSSES + 2).tolist()))
-    assert axes.get_lines()[0].get_ydata() is not None
+    dashed = [line for line in axes.get_lines() if line.get_linestyle() == "--" and len(np.asarray(line.get_ydata()))]
+    assert [set(np.asarray(line.get_ydata()).tolist()) for line in dashed] == [{0}, {2}]
     assert CURVES.figure([], {}) is None
 
 

@@ -168,6 +168,7 @@ def test_a_table_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
         *((b"0.05", score) for score in (b"nan", b"-1")),
         *((b"1.5", loss) for loss in (b"nan", b"-inf")),
         *((b"x,a,0", b"x,a," + seed) for seed in (b"x", b"00", b"1_0", b"-1", b" 1")),
+        *((b",7,", b"," + steps + b",") for steps in (b"x", b"1.5", b"-1")),
         *((b"0,none", b"0," + budget) for budget in (b"", b"0", b"-1", b"nan", b"25.0", b"x")),
     ],
 )
@@ -175,16 +176,20 @@ def test_a_row_whose_numbers_do_not_parse_is_refused(was: bytes, becomes: bytes,
     record(tmp_path, Run("waves", "x", "a"))
     path = tmp_path / "waves.csv"
     path.write_bytes(path.read_bytes().replace(was, becomes))
-    with pytest.raises(DataError, match="Got a score, seed or budget that is not a non-negative number, for x, a"):
+    with pytest.raises(
+        DataError, match="Got a score, seed, budget or number of steps that is not a non-negative number, for x, a"
+    ):
         rows(tmp_path, "waves")
 
 
-@pytest.mark.parametrize("config", ["", "x", "[1]"])
+@pytest.mark.parametrize(
+    "config", ["", "x", "[1]", '{""train"": 5}', '{""train"": {""batch"": ""x""}}', '{""model"": 1}']
+)
 def test_a_row_without_its_settings_is_refused(config: str, tmp_path: Path) -> None:
     record(tmp_path, Run("waves", "x", "a"), identity=Identity({}, "abc"))
     path = tmp_path / "waves.csv"
     path.write_text(path.read_text().replace("{}", config))
-    with pytest.raises(DataError, match="Got no settings in the column config, for x, a"):
+    with pytest.raises(DataError, match="Got no settings of its model in the column config, for x, a"):
         rows(tmp_path, "waves")
 
 
@@ -207,12 +212,12 @@ def test_a_run_under_a_budget_is_a_trial_and_the_finished_one_is_still_to_be_run
 
 
 def test_trials_of_other_budgets_are_other_runs_and_may_stand_beside_each_other(tmp_path: Path) -> None:
-    runs = [Run("waves", "x", "a", budget=budget) for budget in (5, 25.5)]
+    runs = [Run("waves", "x", "a", budget=budget) for budget in (5, 25.5, 25.5000001)]
     for run in runs:
         record(tmp_path, run)
-    assert [row["budget"] for row in rows(tmp_path, "waves")] == ["5", "25.5"]
+    assert [row["budget"] for row in rows(tmp_path, "waves")] == ["5", "25.5", "25.5000001"]
     assert todo(tmp_path, runs) == []
-    assert len({run.folder for run in (*runs, Run("waves", "x", "a"))}) == 3
+    assert len({run.folder for run in (*runs, Run("waves", "x", "a"))}) == 4
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,16 @@ def test_a_cell_has_the_mean_error_of_its_seeds_and_the_windows_each_has_seen() 
 
 
 @pytest.mark.parametrize(
+    ("ends", "patience", "lost"), [([0.1, 0.106], None, True), ([0.1, 0.104], None, False), ([0.1, 0.2], 5, False)]
+)
+def test_a_training_that_ends_far_above_its_best_loss_has_come_apart_unless_patience_ended_it(
+    ends: list[float], patience: int | None, lost: bool
+) -> None:
+    curve = {"validation_nll": [4.0, 1.0, 1.0], "validation_wql": [0.5, *ends]}
+    assert Cell([row(steps=150, patience=patience)], {"0": {"curve": curve}}).lost is lost
+
+
+@pytest.mark.parametrize(
     ("trace", "readable"),
     [
         ({}, True),
@@ -117,7 +127,8 @@ def test_a_cell_has_the_mean_error_of_its_seeds_and_the_windows_each_has_seen() 
         ({"curve": {"validation_nll": [1.0], "validation_wql": [0.1, 0.2]}}, False),
         ({"curve": 3}, False),
         ({"losses": {}}, False),
-        ({"losses": {"mean-path": {"of": ["a"], "R0.5": [1, 2]}}}, False),
+        ({"losses": {"mean-path": {"of": ["a"], "R0.5": [1, 2], "size": [1]}}}, False),
+        ({"losses": {"mean-path": {"of": ["a"], "R0.5": [1]}}}, False),
     ],
 )
 def test_a_trace_that_cannot_be_read_is_known_as_such(trace: dict[str, Any], readable: bool) -> None:

@@ -288,7 +288,7 @@ def draw_attention_matrix(
     below.grid(visible=False)
     # The first rows spread their weight over few cells: without a limit they would outshine all others.
     most = float(np.quantile(weights_LJ[weights_LJ > 0], 0.99))
-    below.imshow(
+    image = below.imshow(
         np.ma.masked_equal(pooled, 0),
         norm=PowerNorm(0.5, vmin=0, vmax=most),
         cmap="Blues",
@@ -296,6 +296,8 @@ def draw_attention_matrix(
         interpolation="none",
         aspect="auto",
     )
+    # Beside both panels, whose time axes stay aligned.
+    figure.colorbar(image, ax=(above, below), extend="max", label="weight", shrink=0.7, pad=0.02)
     places = np.unique(np.linspace(0, length - 1, 6).astype(int))
     names = [str(time)[:16].replace("T", " ") for time in times_L[places]]
     below.set_xlim(-0.5, length - 0.5)
@@ -333,13 +335,13 @@ def settle(figure: Figure) -> None:
         axes.set_position((round(left, 5), round(bottom, 5), round(width, 5), round(height, 5)))
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write SVG, PNG or PDF by the suffix, atomically and with the same bytes every time."""
+def save_figure(figure: Figure, path: Path, about: str = "") -> None:
+    """Write SVG, with a description if given, PNG or PDF by the suffix, atomically, the same bytes every time."""
     import matplotlib as mpl
 
     _check_kind(path)
     kind, drawn = path.suffix.lower().removeprefix("."), io.BytesIO()
-    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind, {})
+    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None, "Description": about or None}}.get(kind, {})
     with mpl.rc_context({"svg.hashsalt": "logsparse"}):
         settle(figure)
         figure.savefig(drawn, format=kind, metadata=undated, dpi=150)

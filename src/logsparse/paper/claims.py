@@ -1,7 +1,8 @@
 """Rows and losses of the recorded runs -> the paper's claims, each with figure, 95 % interval and verdict.
 
-A comparison is evidence if both runs record their data and losses to resample, both models beat seasonal naive, and
-no validation loss was still falling. A claim is confirmed only by evidence whose interval lies on its side.
+A comparison is evidence if all runs record their data and losses to resample, both models beat seasonal naive, no
+validation loss was still falling, and no training came apart. A claim is confirmed only by evidence whose interval
+lies on its side.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ CLAIMS = (
     ),
     _SYNTHETIC,
 )
-_HEAD = ["claim", "case", "models", "here", "difference [95 %]", "holds here", "paper", "holds there", "note"]
+_HEAD = ["claim", "case", "models", "here", "seeds", "difference [95 %]", "holds here", "paper", "holds there", "note"]
 
 
 @dataclass(frozen=True)
@@ -124,12 +125,15 @@ class Comparison:
         named = list(zip(self.pair, self.cells, strict=True))
         found = [f"{model} does not beat seasonal naive" for model, one in named if one.beats(self.naive) is False]
         found += [f"the loss of {model} was still falling" for model, one in named if one.flat is False]
+        found += [f"a training of {model} came apart before its end" for model, one in named if one.lost]
         if self.unseen is not None and min(one.error for one in self.cells) > _SEEN * self.unseen:
             found.append("neither has learned to look 744 steps back")
         if not all(row["data"] for one in self.cells for row in one.rows):
             found.append(UNIDENTIFIED)
+        elif lacking := [f"{model}, seed {seed}" for model, one in named for seed in one.unexplained]:
+            found.append(f"no losses with the score of {'; '.join(lacking)}")
         elif self.interval is None:
-            found.append("no losses to compare")
+            found.append("no losses of the same days")
         return found + (["seasonal naive has not run"] if self.naive is None else [])
 
     @property
@@ -143,7 +147,11 @@ class Comparison:
         there = ["-"] * 2
         if self.there:
             there = [f"{self.there[0]:.3f} / {self.there[1]:.3f}", self.claim.holds_in_paper(*self.there)]
-        here = [f"{self.cells[0].error:.4f} / {self.cells[1].error:.4f}", str(self.interval or "-"), self.holds]
+        scores, seeds = (
+            " / ".join(found)
+            for found in zip(*((f"{one.error:.4f}", str(one.seeds)) for one in self.cells), strict=True)
+        )
+        here = [scores, seeds, str(self.interval or "-"), self.holds]
         note = "; ".join([part for part in (self.about, *self.doubts) if part])
         return [self.claim.says, self.case, " / ".join(self.pair), *here, *there, note]
 
@@ -178,8 +186,15 @@ def verdict(comparisons: Sequence[Comparison]) -> str:
     rest = f"; {_count(aside)} more, not evidence" if aside else ""
     return (
         f"{result}: holds in {words.count(_YES)} of {_count(len(words))}, R0.5 differs by {apart} % "
-        f"(95 % interval {min(ends):+.1f} to {max(ends):+.1f} %){rest}"
+        f"(95 % interval {min(ends):+.1f} to {max(ends):+.1f} %), {_of_seeds(comparisons)}{rest}"
     )
+
+
+def _of_seeds(comparisons: Sequence[Comparison]) -> str:
+    """Say how many seeds the models of the evidence have; the intervals of one seed know nothing of the others."""
+    seeds = [one.seeds for comparison in comparisons if comparison.holds != "-" for one in comparison.cells]
+    few, most = min(seeds), max(seeds)
+    return f"{few} seed{'' if most == 1 else 's'} each" if few == most else f"{few} to {most} seeds each"
 
 
 def _count(number: int) -> str:
@@ -209,7 +224,7 @@ def _comparisons(claim: Claim, rows: Sequence[Row], traces: Traces) -> Iterator[
 def _recipe(of: Cell) -> dict[str, Any]:
     """Return all settings except those of the network itself."""
     settings = json.loads(of.rows[0]["config"])
-    model = {name: value for name, value in settings["model"].items() if name not in presets.NETWORK}
+    model = {name: value for name, value in settings.get("model", {}).items() if name not in presets.NETWORK}
     return {**settings, "model": model}
 
 

@@ -222,6 +222,12 @@ def reproduce(
             "--model is for one experiment.", got=f"{model!r} and no NAME", hint="name one, or leave it out."
         )
     models = _models(chosen[0], model)
+    if show and (
+        given := [name for name, value in (("--seeds", seeds), ("--budget", budget), ("--model", model)) if value]
+    ):
+        raise ConfigError(
+            "--show prints all that is recorded.", got=f"{' and '.join(given)} beside it", hint="leave one of them out."
+        )
     if not show:
         check_writable(folder, folder=True)
         _run(chosen[0], models, seeds, budget, folder)
@@ -338,13 +344,14 @@ def _show(experiment: Experiment, out: Path) -> None:
     nothing = experiment.models and not found
     shown = [] if nothing else [table for table in experiment.tables(found, traces) if table.lines]
     if not shown:
-        say(f"{experiment.name}: nothing {'of it can be shown' if found else f'is recorded in {out} yet'}.")
+        state = "nothing of it can be shown" if found else f"no finished run is recorded in {out} yet"
+        say(f"{experiment.name}: {state}.")
     for table in shown:
         _print(table)
     if (trials := experiment.trials(out)).lines:
         _print(trials)
     if earlier := sum(not row["data"] for row in found):
-        say(f"{experiment.name}: {earlier} of {len(found)} rows shown do not record their data: no finished runs.")
+        say(f"{experiment.name}: {earlier} of {len(found)} recorded runs do not say on which data: none is finished.")
 
 
 def _draw(experiment: Experiment, out: Path) -> None:

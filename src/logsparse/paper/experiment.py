@@ -142,7 +142,7 @@ def _refuse(path: Path, reason: str) -> DataError:
     return DataError(
         f"{path} must hold what its run left for a figure.",
         got=reason,
-        hint=f"no score needs it; for its figure, run the same with -o ANOTHER and copy {path.name} from there.",
+        hint=f"scores stand without it; for figures and claims, run the same with -o ANOTHER and copy {path.name}.",
     )
 
 
@@ -337,7 +337,7 @@ class Experiment:
         ]
         names = ("case", "model", "seed", "budget", "R0.5", "R0.9", "steps")
         lines = [[row[name] or "-" for name in names] for row in found]
-        return Table(f"Trials of {self.name}: ended by a budget of minutes, no results", list(names), lines)
+        return Table(f"Trials of {self.name}: with a budget of minutes, no results", list(names), lines)
 
     def traced(self, folder: Path) -> tuple[Traces, list[DataError]]:
         """Return what its runs left, and the errors of what cannot be used.

@@ -5,8 +5,10 @@ Training curves (figure 5), learned attention (figures 2 and 6), kinds of attent
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -83,20 +85,26 @@ def _curve_tables(_rows: Sequence[Row], traces: Traces) -> list[Table]:
 
 
 def draw_curves(_rows: Sequence[Row], traces: Traces) -> Figure | None:
-    """Draw one panel per set: losses of single batches pale, their moving average bold."""
+    """Draw one panel per set: losses of single batches pale, their moving average bold, those of validation dashed."""
     cases = _cases(traces)
     if not cases:
         return None
     drawn, panels = new_panels((7, 3.2 * len(cases)), [1] * len(cases))
     for axes, case in zip(panels, cases, strict=True):
+        seen: list[float] = []
         for model, colour in MODELS.items():
             if trace := traces.get((case, model)):
                 curve = trace["curve"]
                 axes.plot(curve["step"], curve["nll"], color=colour, linewidth=0.6, alpha=0.3)
                 axes.plot(curve["step"], smooth(curve["nll"]), color=colour, linewidth=1.8, label=model)
+                axes.plot(curve["step"], curve["validation_nll"], color=colour, linewidth=1.4, linestyle="--")
+                seen += [*smooth(curve["nll"]), *curve["validation_nll"]]
         axes.set_title(case, loc="left", fontsize=10)
-        axes.set_ylabel("training nll")
-        axes.legend(frameon=False, fontsize=8)
+        axes.set_ylabel("nll")
+        # The first steps, and a training that comes apart, would flatten all else.
+        axes.set_ylim(min(seen) - 0.1, float(np.quantile(seen, 0.95)) + 0.5)
+        axes.plot([], [], color=INK, linewidth=1.4, linestyle="--", label="validation")
+        axes.legend(frameon=False, fontsize=8, ncols=2)
     panels[-1].set_xlabel("step")
     return drawn
 
@@ -136,8 +144,10 @@ def _first_set(
 
 
 def _shown(traces: Traces, part: str) -> tuple[str, Any] | None:
-    """Return case and trace of the first trace that has this part, in the order of the sets."""
-    return next(((case, trace) for (case, _), trace in traces.items() if part in trace), None)
+    """Return case and trace of the first trace that has this part, in the order of the sets; not of former cases."""
+    cases = [case for _, known, _ in TABLES.values() for case in known]
+    found = {case: trace for (case, _), trace in traces.items() if part in trace}
+    return next(((case, found[case]) for case in cases if case in found), None)
 
 
 def draw_layers(_rows: Sequence[Row], traces: Traces) -> Figure | None:
@@ -373,8 +383,15 @@ def draw(experiment: Experiment, folder: Path) -> Path | None:
     drawn = experiment.figure(found, experiment.traced(folder)[0])
     if drawn is None:
         return None
-    save_figure(drawn, path(experiment, folder))
+    save_figure(drawn, path(experiment, folder), about=drawn_from(experiment, folder))
     return path(experiment, folder)
+
+
+def drawn_from(experiment: Experiment, folder: Path) -> str:
+    """Return a digest of all rows and traces that a figure is drawn from; the figure has it in its description."""
+    left = [[*cell, trace] for cell, trace in experiment.traced(folder)[0].items()]
+    content = json.dumps([experiment.recorded(folder), left], sort_keys=True)
+    return f"results {sha256(content.encode()).hexdigest()[:16]}"
 
 
 def path(experiment: Experiment, folder: Path) -> Path:
@@ -395,7 +412,10 @@ def state(experiment: Experiment, folder: Path) -> str:
     runs = experiment.runs(None, experiment.models)
     todo, there = unfinished(folder, runs), path(experiment, folder).exists()
     if there:
-        rest = f", {_count(todo, runs)} still to do: {command}" if todo else ""
+        rest = (
+            "" if drawn_from(experiment, folder) in path(experiment, folder).read_text() else ", drawn from other runs"
+        )
+        rest += f", {_count(todo, runs)} still to do: {command}" if todo else f": {command}" if rest else ""
         return f"{path(experiment, folder)}{rest}{without(experiment, folder)}"
     if experiment.models and not runs:
         return "no data: `logsparse data list` says how to get them"

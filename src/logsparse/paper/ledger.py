@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from logsparse.config import Config
-from logsparse.errors import DataError
+from logsparse.errors import ConfigError, DataError
 from logsparse.storage import lock, make_folder, write_whole, writing
 
 _FACTS = ("R0.5", "R0.9", "validation_nll", "steps", "minutes")
@@ -48,7 +48,7 @@ class Run:
     """Time limit of a trial, in minutes of training; None: all epochs."""
 
     def __str__(self) -> str:
-        limit = "" if self.budget is None else f", trial of {self.budget:g} minutes"
+        limit = "" if self.budget is None else f", trial of {_minutes(self.budget)} minutes"
         return f"{self.task}, {self.case}, {self.model}, seed {self.seed}{limit}"
 
     @property
@@ -81,10 +81,10 @@ def rows(folder: Path, task: str) -> list[Row]:
         if row["task"] != task:
             raise _refuse(path, f"a row of {row['task'] or 'no task'}")
         if not _counts(row):
-            bad = "a score, seed or budget that is not a non-negative number"
+            bad = "a score, seed, budget or number of steps that is not a non-negative number"
             raise _refuse(path, f"{bad}, for {row['case']}, {row['model']}")
-        if not _is_object(row["config"]):
-            raise _refuse(path, f"no settings in the column config, for {row['case']}, {row['model']}")
+        if not _are_settings(row["config"]):
+            raise _refuse(path, f"no settings of its model in the column config, for {row['case']}, {row['model']}")
     agreed: dict[Run, Row] = {}
     first: dict[tuple[Run, str], Row] = {}
     for row in found:
@@ -181,22 +181,36 @@ def _counts(row: Row) -> bool:
         figures = [float(row[name]) for name in ("R0.5", "minutes")] + [float(row["R0.9"] or 0)]
         loss, seed = float(row["validation_nll"] or 0), int(row["seed"])
         budget = math.inf if row["budget"] == _NO_BUDGET else float(row["budget"])
+        steps = int(row["steps"] or 0)
     except ValueError:
         return False
     # Seed and budget have one spelling only: 00 and 0 would count as different runs.
     written = (str(seed), _budget_text(None if math.isinf(budget) else budget)) == (row["seed"], row["budget"])
-    return min(*figures, seed) >= 0 and budget > 0 and all(map(math.isfinite, [*figures, loss])) and written
+    return min(*figures, seed, steps) >= 0 and budget > 0 and all(map(math.isfinite, [*figures, loss])) and written
 
 
 def _budget_text(budget: float | None) -> str:
-    return _NO_BUDGET if budget is None else f"{budget:g}"
+    return _NO_BUDGET if budget is None else _minutes(budget)
 
 
-def _is_object(text: str) -> bool:
+def _minutes(budget: float) -> str:
+    """All digits, since a rounded budget is that of another trial."""
+    return repr(float(budget)).removesuffix(".0")
+
+
+def _are_settings(text: str) -> bool:
+    """True for an object whose parts for network and training, if it has them, are such."""
     try:
-        return isinstance(json.loads(text), dict)
+        found = json.loads(text)
     except ValueError:
         return False
+    if not isinstance(found, dict) or not all(isinstance(found.get(part, {}), dict) for part in ("model", "train")):
+        return False
+    try:
+        Config.from_dict({"context": 1, "horizon": 1, "train": found.get("train", {})})
+    except ConfigError:
+        return False
+    return True
 
 
 def missing(folder: Path, runs: Mapping[Run, Identity]) -> list[Run]:

@@ -221,8 +221,9 @@ def figure(rows: Iterable[Row], _traces: Traces = NO_TRACES) -> Figure:
         points = [(int(line[0]), float(line[column])) for line in lines if line[column] != "-"]
         style: dict[str, Any] = {"color": "#c8553d", "linewidth": 2.2, "marker": "o"}
         if model != TRANSFORMER:
-            shade = 0.35 + 0.6 * HIDDEN.index(int(model.removeprefix("deepar-"))) / (len(HIDDEN) - 1)
-            style = {"color": "#1f6fb2", "alpha": shade, "linewidth": 1.4, "marker": "."}
+            size = HIDDEN.index(int(model.removeprefix("deepar-")))
+            shade = 0.35 + 0.6 * size / (len(HIDDEN) - 1)
+            style = {"color": "#1f6fb2", "alpha": shade, "linewidth": 1.4, "marker": "os^Dv"[size], "markersize": 5}
         axes.plot(*zip(*points, strict=True), label=model, **style)
     axes.axhline(NOISE[0], color=INK, linewidth=1, linestyle=":", label="the noise alone")
     axes.set(

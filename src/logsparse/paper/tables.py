@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,6 +52,10 @@ from logsparse.registry import named
 
 # A curve counts as flat if its last tenth lowers the best loss by at most this share of its range.
 _FLAT = 0.01
+# A training to its planned end whose last quantile loss is this share above its best has lost what it had learned.
+_LOST = 0.05
+# Largest relative difference between the R0.5 of a row and that of its losses, which are rounded.
+_ROUNDING = 1e-4
 _LIKELIHOOD, _QUANTILES = "validation_nll", "validation_wql"
 
 
@@ -66,6 +71,11 @@ class Cell:
     def error(self) -> float:
         """R0.5, mean over seeds."""
         return fmean(float(row["R0.5"]) for row in self.rows)
+
+    @property
+    def seeds(self) -> int:
+        """Number of runs."""
+        return len(self.rows)
 
     @property
     def windows(self) -> int | None:
@@ -86,13 +96,24 @@ class Cell:
         """The same of the negative log-likelihood."""
         return self._all_flat(lambda curve: curve[_LIKELIHOOD])
 
+    @property
+    def lost(self) -> bool:
+        """True if the training of a seed came apart before its planned end: it kept the weights of an earlier step."""
+        ends = [curve[_QUANTILES] for row, curve in self._curves() if not _stopped(row) and _QUANTILES in curve]
+        return any(losses[-1] > (1 + _LOST) * min(losses) for losses in ends)
+
+    @property
+    def unexplained(self) -> list[str]:
+        """Seeds whose losses are missing, or are those of another score than the row's."""
+        return [row["seed"] for row in self.rows if not _agrees(row, _losses(self.traces.get(row["seed"], {})))]
+
     def _all_flat(self, loss_of: Callable[[Mapping[str, Any]], Sequence[float]]) -> bool | None:
-        found = [
-            _stopped(row) or _is_flat(loss_of(curve))
-            for row in self.rows
-            if (curve := self.traces.get(row["seed"], {}).get("curve"))
-        ]
+        found = [_stopped(row) or _is_flat(loss_of(curve)) for row, curve in self._curves()]
         return all(found) if found else None
+
+    def _curves(self) -> list[tuple[Row, Mapping[str, Any]]]:
+        traces = [(row, self.traces.get(row["seed"], {})) for row in self.rows]
+        return [(row, trace["curve"]) for row, trace in traces if "curve" in trace]
 
     def beats(self, naive: float | None) -> bool | None:
         """True if its error is below seasonal naive's; None where that is not recorded."""
@@ -109,12 +130,13 @@ def difference(one: Cell, other: Cell) -> Interval | None:
     """Return the relative difference of R0.5 by a paired bootstrap over units and seeds.
 
     Units are forecast starts (days) or series, resampled for both models together; seeds are resampled for each.
-    None where the runs left no losses, or not on the same units.
+    None unless every seed left its losses, all on the same units.
     """
-    units = {tuple(found["of"]) for found in (*_losses(one), *_losses(other))}
-    if not _losses(one) or not _losses(other) or len(units) != 1:
+    left = [[_losses(each.traces.get(row["seed"], {})) for row in each.rows] for each in (one, other)]
+    found = [[losses for losses in seeds if losses] for seeds in left]
+    if found != left or len({tuple(losses["of"]) for seeds in found for losses in seeds}) != 1:
         return None
-    mine_KU, theirs_KU = (np.array([found["R0.5"] for found in _losses(each)]) for each in (one, other))
+    mine_KU, theirs_KU = (np.array([losses["R0.5"] for losses in seeds]) for seeds in found)
     return bootstrapped(mine_KU, theirs_KU)
 
 
@@ -135,14 +157,20 @@ def _are_losses(found: Any) -> bool:
     return (
         isinstance(found, dict)
         and isinstance(found.get("of"), list)
-        and are_numbers(found.get("R0.5"), len(found["of"]))
+        and all(are_numbers(found.get(name), len(found["of"])) for name in ("R0.5", "size"))
     )
 
 
-def _losses(of: Cell) -> list[Mapping[str, Any]]:
-    """The losses behind each seed's row: those of the first method, where there are several."""
-    left = [of.traces.get(row["seed"], {}).get("losses") for row in of.rows]
-    return [next(iter(found.values())) for found in left if found]
+def _losses(trace: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The losses behind a row: those of the first method, where there are several."""
+    return next(iter(trace["losses"].values())) if trace.get("losses") else None
+
+
+def _agrees(row: Row, losses: Mapping[str, Any] | None) -> bool:
+    """True if these losses are those of the row's R0.5."""
+    return losses is not None and math.isclose(
+        sum(losses["R0.5"]), float(row["R0.5"]) * sum(losses["size"]), rel_tol=_ROUNDING
+    )
 
 
 def _train(row: Row) -> Mapping[str, Any]:
@@ -300,7 +328,7 @@ def _cells(found: Cell | None, naive: float | None) -> dict[str, str]:
     return {
         "here": _pair(row["R0.5"], row["R0.9"], digits=4),
         "windows": f"{found.windows:,}" if found.windows else "-",
-        "seeds": str(len(found.rows)) if row["steps"] else "-",
+        "seeds": str(found.seeds) if row["steps"] else "-",
         "flat": _word(found.flat),
         "beats naive": _word(found.beats(naive)),
         "minutes": f"{float(row['minutes']):.1f}",
@@ -322,6 +350,8 @@ def _notes(case: Case, found: Cell | None, beats_naive: str, *, here: bool) -> I
         return
     if not all(row["data"] for row in found.rows):
         yield UNIDENTIFIED
+    if found.lost:
+        yield "its training came apart before its end: weights of an earlier step"
     if found.flat and not found.likelihood_flat:
         yield "its quantile loss is flat, its likelihood was still rising"
     if beats_naive == "no" and found.windows:
