@@ -188,7 +188,7 @@ def _figures() -> Iterator[str]:
 def _claims() -> Iterator[str]:
     found, (traces, refused) = CLAIMS_TABLE.recorded(RESULTS), CLAIMS_TABLE.traced(RESULTS)
     assert not refused
-    for claim, verdict in CLAIMS_TABLE.tables(found, traces)[0].lines:
+    for _, claim, verdict in CLAIMS_TABLE.tables(found, traces)[0].lines:
         yield f"- {claim}: {verdict}"
 
 

@@ -6,6 +6,7 @@ import atexit
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
@@ -110,18 +111,41 @@ def print_rows(rows: Sequence[tuple[str, str]], *, beside: Path | None = None) -
         typer.echo(escaped(f"{label:<{width}}  {value}"), err=beside == STREAM)
 
 
+_GAP = "  "
+_READABLE = 24
+"""Characters of a column that is still read; with less room, its text has lines of its own."""
+
+
 def print_table(names: Sequence[str], rows: Sequence[Sequence[str]], *, keys: int = 1) -> None:
-    """Print rows under a header: text and the first columns, the keys, aligned left, numbers right."""
+    """Print rows under a header: text and the first columns, the keys, aligned left, numbers right.
+
+    On a terminal, text of the last column is wrapped where it is too wide for it.
+    """
     lines = [[escaped(cell) for cell in row] for row in (names, *rows)]
     columns = list(zip(*lines, strict=True))
     widths = [max(map(len, column)) for column in columns]
     left = [i < keys or any(cell.count(" ") > 1 for cell in column[1:]) for i, column in enumerate(columns)]
+    before = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
     for row in lines:
         cells = [
             cell.ljust(width) if to_left else cell.rjust(width)
             for cell, width, to_left in zip(row, widths, left, strict=True)
         ]
-        typer.echo("  ".join(cells).rstrip())
+        for line in _wrapped(_GAP.join(cells[:-1]), cells[-1], before) if left[-1] else [_GAP.join(cells)]:
+            typer.echo(line.rstrip())
+
+
+def _wrapped(start: str, text: str, before: int) -> list[str]:
+    """Add text to the start of a line, on further lines below its column where the terminal is too narrow."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    begun = start + _GAP if start else ""
+    if before + len(text.rstrip()) <= width:
+        return [begun + text]
+    if width - before >= _READABLE:
+        first, *rest = textwrap.wrap(text, width - before)
+        return [begun + first, *(" " * before + line for line in rest)]
+    indent = " " * 4
+    return [start, *textwrap.wrap(text, max(width, _READABLE), initial_indent=indent, subsequent_indent=indent)]
 
 
 def check_out(path: Path | None, format_: str | None = None) -> None:

@@ -97,7 +97,18 @@ CLAIMS = (
     ),
     _SYNTHETIC,
 )
-_HEAD = ["claim", "case", "models", "here", "seeds", "difference [95 %]", "holds here", "paper", "holds there", "note"]
+_HEAD = [
+    "claim no.",
+    "case",
+    "models",
+    "here",
+    "seeds",
+    "difference [95 %]",
+    "holds here",
+    "paper",
+    "holds there",
+    "note",
+]
 
 
 @dataclass(frozen=True)
@@ -153,7 +164,7 @@ class Comparison:
         )
         here = [scores, seeds, str(self.interval or "-"), self.holds]
         note = "; ".join([part for part in (self.about, *self.doubts) if part])
-        return [self.claim.says, self.case, " / ".join(self.pair), *here, *there, note]
+        return [str(CLAIMS.index(self.claim) + 1), self.case, " / ".join(self.pair), *here, *there, note]
 
 
 def tables(rows: Sequence[Row], traces: Traces) -> list[Table]:
@@ -162,9 +173,12 @@ def tables(rows: Sequence[Row], traces: Traces) -> list[Table]:
     found += list(_synthetic([row for row in rows if row["task"] == SYNTHETIC.name], traces))
     if not found:
         return []
-    sentences = [[claim.says, verdict([one for one in found if one.claim is claim])] for claim in CLAIMS]
+    sentences = [
+        [str(number), claim.says, verdict([one for one in found if one.claim is claim])]
+        for number, claim in enumerate(CLAIMS, start=1)
+    ]
     return [
-        Table("Claims of the paper, each in a sentence", ["claim", "here"], sentences),
+        Table("Claims of the paper, each in a sentence", ["no.", "claim", "here"], sentences),
         Table("Claims of the paper, R0.5, mean over seeds", _HEAD, [comparison.line() for comparison in found]),
     ]
 
