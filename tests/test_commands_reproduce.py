@@ -241,6 +241,7 @@ def test_a_table_of_the_paper_is_run_and_shown_beside_it(tmp_path: Path) -> None
         (["sparse", "--budget", "0"], "--budget must be a number above 0. Got 0.0."),
         (["synthetic", "--seeds", "0"], "seeds must be at least 1. Got 0."),
         (["main", "--model", "nonsense", "--show"], "A model of main must be one of: seasonal-naive, paper,"),
+        (["sparse", "--seeds", "2", "--model", "sparse", "--show"], "Got --seeds and --model beside it."),
         (["--model", "paper", "--show"], "--model is for one experiment. Got 'paper' and no NAME."),
     ],
 )
