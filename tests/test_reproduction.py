@@ -159,6 +159,12 @@ def _long_waves() -> Iterator[str]:
 def _main_and_matching() -> Iterator[str]:
     naive = _scores("main", "electricity-c-fortnight, 1 day x 7", "seasonal-naive")
     yield f"electricity-c has {naive}, the paper's model {_pair(*MAIN['electricity-c, 1 day x 7']['paper'])}"
+    parts = (
+        ("electricity-c, 15 to 21 December 2014", "electricity-c-2014-12-5weeks, 1 day x 7"),
+        ("traffic-c, 15 to 20 January 2008", "traffic-c-2008-01-fortnight, 1 day x 5"),
+    )
+    for words, case in parts:
+        yield f"| {words} | {' | '.join(_scores('main', case, model) for model in ('default', 'seasonal-naive'))} |"
     left, refused = MATCHING.traced(RESULTS)
     assert not refused
     share = {model: [f"{100 * left[CASE, model]['shares'][mark]:.0f} %" for mark in MARKS] for model in ("k=1", "k=6")}

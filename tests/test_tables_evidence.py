@@ -107,12 +107,18 @@ def test_a_cell_has_the_mean_error_of_its_seeds_and_the_windows_each_has_seen() 
 
 
 @pytest.mark.parametrize(
-    ("ends", "patience", "lost"), [([0.1, 0.106], None, True), ([0.1, 0.104], None, False), ([0.1, 0.2], 5, False)]
+    ("likelihoods", "ends", "patience", "lost"),
+    [
+        ([1.0, 2.0], [0.1, 0.106], None, True),
+        ([1.0, 2.0], [0.1, 0.104], None, False),
+        ([1.0, 0.9], [0.1, 0.106], None, False),
+        ([1.0, 2.0], [0.1, 0.2], 5, False),
+    ],
 )
-def test_a_training_that_ends_far_above_its_best_loss_has_come_apart_unless_patience_ended_it(
-    ends: list[float], patience: int | None, lost: bool
+def test_a_training_has_come_apart_if_it_kept_an_earlier_network_and_its_loss_rose_since(
+    likelihoods: list[float], ends: list[float], patience: int | None, lost: bool
 ) -> None:
-    curve = {"validation_nll": [4.0, 1.0, 1.0], "validation_wql": [0.5, *ends]}
+    curve = {"validation_nll": [4.0, *likelihoods], "validation_wql": [0.5, *ends]}
     assert Cell([row(steps=150, patience=patience)], {"0": {"curve": curve}}).lost is lost
 
 

@@ -99,8 +99,7 @@ class Cell:
     @property
     def lost(self) -> bool:
         """True if the training of a seed came apart before its planned end: it kept the weights of an earlier step."""
-        ends = [curve[_QUANTILES] for row, curve in self._curves() if not _stopped(row) and _QUANTILES in curve]
-        return any(losses[-1] > (1 + _LOST) * min(losses) for losses in ends)
+        return any(_is_lost(curve) for row, curve in self._curves() if not _stopped(row))
 
     @property
     def unexplained(self) -> list[str]:
@@ -194,9 +193,19 @@ def _stopped(row: Row) -> bool:
 
 def _is_flat(losses: Sequence[float]) -> bool:
     """True if the last tenth of the validations lowers the best loss by at most a hundredth of its range."""
-    tenth = max(1, round(len(losses) / 10))
-    before, last = losses[:-tenth], losses[-tenth:]
+    before, last = losses[: -_tenth(losses)], losses[-_tenth(losses) :]
     return bool(before) and min(before) - min(last) <= _FLAT * (max(losses) - min(losses))
+
+
+def _is_lost(curve: Mapping[str, Any]) -> bool:
+    """True if the weights kept, those of the best likelihood, are not of the last tenth, and quantile losses rose."""
+    likelihoods, losses = curve[_LIKELIHOOD], curve.get(_QUANTILES)
+    kept = likelihoods.index(min(likelihoods))
+    return losses is not None and kept < len(losses) - _tenth(losses) and losses[-1] > (1 + _LOST) * min(losses)
+
+
+def _tenth(losses: Sequence[float]) -> int:
+    return max(1, round(len(losses) / 10))
 
 
 _HEAD = ["case", "model", "data", "here R0.5/R0.9", "paper R0.5/R0.9",
