@@ -45,7 +45,7 @@ def test_what_is_recorded_is_not_run_again_and_is_shown(tmp_path: Path) -> None:
     assert (tmp_path / "synthetic.svg").exists()
     shown = logsparse("reproduce", "synthetic", "--show", "-o", tmp_path).out
     assert shown.startswith(done.out)
-    assert f"synthetic  Figure 4(b), error against t0  {tmp_path / 'synthetic.svg'}" in shown
+    assert f"synthetic  Figure 4, an example and error against t0  {tmp_path / 'synthetic.svg'}" in shown
 
 
 def test_two_processes_share_the_runs_of_an_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

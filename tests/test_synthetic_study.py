@@ -57,7 +57,15 @@ def test_the_table_has_a_row_for_each_t0_and_the_mean_over_seeds() -> None:
 
 def test_the_figure_has_a_line_for_each_model_and_the_floor_of_the_noise() -> None:
     rows = [row(t0, model, t0 / 1000) for t0 in (24, 96) for model in ("transformer", "deepar-200")]
-    (axes,) = synthetic.figure(rows).axes
+    _, axes = synthetic.figure(rows).axes
     assert [line.get_label() for line in axes.get_lines()] == ["transformer", "deepar-200", "the noise alone"]
     found = np.asarray(axes.get_lines()[0].get_xydata(), float)
     np.testing.assert_allclose(found, [[24, 0.024], [96, 0.096]])
+
+
+def test_beside_it_is_a_series_whose_last_wave_is_as_high_as_the_higher_of_the_first_two() -> None:
+    example, _ = synthetic.figure([row(96, "transformer", 0.1)]).axes
+    history, target = (np.asarray(line.get_ydata(), float) - 72 for line in example.get_lines())
+    assert len(history) == 96
+    assert max(abs(history[:24])) == pytest.approx(max(abs(target[1:])), rel=0.1)
+    assert target[0] == history[-1]

@@ -42,9 +42,10 @@ from logsparse.paper.experiment import (
 )
 from logsparse.paper.ledger import Identity, Row, Run
 from logsparse.paper.tables import Cell, cell, difference, sound
-from logsparse.pictures import INK, new_figure
+from logsparse.pictures import INK, new_grid
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # S series, X = t0 + 24 steps
@@ -214,9 +215,11 @@ def tables(rows: Sequence[Row], _traces: Traces = NO_TRACES) -> list[Table]:
 
 
 def figure(rows: Iterable[Row], _traces: Traces = NO_TRACES) -> Figure:
-    """Draw error against t0, one line per model, and the error of the noise alone."""
+    """Draw an example series; beside it error against t0, one line per model, and the error of the noise alone."""
     head, lines = table(rows)
-    drawn, axes = new_figure(7, 3.6)
+    drawn, (example, axes) = new_grid(2)
+    drawn.set_size_inches(11, 3.6)
+    _draw_example(example)
     for column, model in enumerate(head[1:], start=1):
         points = [(int(line[0]), float(line[column])) for line in lines if line[column] != "-"]
         style: dict[str, Any] = {"color": "#c8553d", "linewidth": 2.2, "marker": "o"}
@@ -233,6 +236,16 @@ def figure(rows: Iterable[Row], _traces: Traces = NO_TRACES) -> Figure:
     return drawn
 
 
+def _draw_example(axes: Axes) -> None:
+    """Draw the first test series of t0 = 96: what a model is given, and dashed what it must forecast."""
+    t0 = 96
+    values_X = study(t0, np.random.default_rng(t0)).test.values[: t0 + HORIZON]
+    axes.plot(np.arange(t0), values_X[:t0], color=INK, linewidth=1.2, label="history")
+    axes.plot(np.arange(t0 - 1, t0 + HORIZON), values_X[t0 - 1 :], color="#c8553d", linestyle="--", label="target")
+    axes.set(xlabel="step", title=f"t0 = {t0}")
+    axes.legend(frameon=False, fontsize=8)
+
+
 SYNTHETIC = Experiment(
     TASK,
     MODELS,
@@ -241,7 +254,7 @@ SYNTHETIC = Experiment(
     run_one,
     tables,
     figure,
-    shows="Figure 4(b), error against t0",
+    shows="Figure 4, an example and error against t0",
     prepare=prepare,
 )
 
