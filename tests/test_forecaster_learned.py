@@ -54,7 +54,7 @@ def test_the_matrix_is_shown_whole_under_its_window(tmp_path: Path) -> None:
     assert MATRIX.figure is not None
     figure = MATRIX.figure([], TRACES)
     assert figure is not None
-    above, below = figure.axes
+    above, below, _ = figure.axes
     assert above.get_title(loc="left") == "traffic-c20-hourly, series r1: last layer, head 8"
     shown = below.images[0].get_array()
     assert shown is not None

@@ -138,7 +138,8 @@ def test_a_history_shorter_than_the_context_is_padded(model: ls.LogSparse) -> No
 @pytest.mark.parametrize("step", [0, 4, None])
 def test_the_picture_shows_history_and_weights(model: ls.LogSparse, step: int | None, tmp_path: Any) -> None:
     figure = model.attention(series="b", step=step).plot()
-    above, below = figure.axes
+    above, below, *bar = figure.axes
+    assert [axes.get_ylabel() for axes in bar] == (["weight"] if step is None else [])
     assert above.get_title(loc="left") == "b: layer 2 of 2, mean of 2 heads"
     assert below.get_title(loc="left") == model.attention(series="b", step=step).caption()
     assert below.collections if step is not None else below.images

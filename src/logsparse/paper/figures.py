@@ -243,7 +243,7 @@ def _times(window: Mapping[str, Any]) -> Any:
 def _layer_tables(rows: Sequence[Row], traces: Traces) -> list[Table]:
     """Return how far back each layer's head attends, and the scores of the model."""
     found = _shown(traces, "layers")
-    lines = []
+    lines, own = [], [row for row in rows if row["task"] == TEN_LAYERS_TABLE.name]
     if found is not None:
         case, trace = found
         for layer in trace["layers"]:
@@ -252,11 +252,7 @@ def _layer_tables(rows: Sequence[Row], traces: Traces) -> list[Table]:
             few = f"{100 * most[:10].sum():.0f} %"
             lines.append([case, str(layer["layer"]), str(layer["head"] + 1), str(start - int(weights.argmax())), few])
     head = ["case", "layer", "head", "steps back to the most attended", "weight of the ten most attended"]
-    return [Table("Figure 2, learned attention", head, lines), *TEN_LAYERS_TABLE.tables(_of_ten(rows), NO_TRACES)]
-
-
-def _of_ten(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if row["task"] == TEN_LAYERS_TABLE.name]
+    return [Table("Figure 2, learned attention", head, lines), *TEN_LAYERS_TABLE.tables(own, NO_TRACES)]
 
 
 def same_hour(weights_LJ: Floats, day: int) -> tuple[float, float]:
@@ -380,8 +376,7 @@ def draw(experiment: Experiment, folder: Path) -> Path | None:
     found = experiment.recorded(folder)
     if experiment.figure is None or (experiment.models and not found):
         return None
-    drawn = experiment.figure(found, experiment.traced(folder)[0])
-    if drawn is None:
+    if (drawn := experiment.figure(found, experiment.traced(folder)[0])) is None:
         return None
     save_figure(drawn, path(experiment, folder), about=drawn_from(experiment, folder))
     return path(experiment, folder)
@@ -390,8 +385,9 @@ def draw(experiment: Experiment, folder: Path) -> Path | None:
 def drawn_from(experiment: Experiment, folder: Path) -> str:
     """Return a digest of all rows and traces that a figure is drawn from; the figure has it in its description."""
     left = [[*cell, trace] for cell, trace in experiment.traced(folder)[0].items()]
-    content = json.dumps([experiment.recorded(folder), left], sort_keys=True)
-    return f"results {sha256(content.encode()).hexdigest()[:16]}"
+    return (
+        f"results {sha256(json.dumps([experiment.recorded(folder), left], sort_keys=True).encode()).hexdigest()[:16]}"
+    )
 
 
 def path(experiment: Experiment, folder: Path) -> Path:
@@ -411,16 +407,17 @@ def state(experiment: Experiment, folder: Path) -> str:
     command = f"`logsparse reproduce {experiment.name}{'' if folder == Path('results') else f' -o {folder}'}`"
     runs = experiment.runs(None, experiment.models)
     todo, there = unfinished(folder, runs), path(experiment, folder).exists()
+    todo_in_words = f"{len(todo)} of {len(runs)} runs"
     if there:
         rest = (
             "" if drawn_from(experiment, folder) in path(experiment, folder).read_text() else ", drawn from other runs"
         )
-        rest += f", {_count(todo, runs)} still to do: {command}" if todo else f": {command}" if rest else ""
+        rest += f", {todo_in_words} still to do: {command}" if todo else f": {command}" if rest else ""
         return f"{path(experiment, folder)}{rest}{without(experiment, folder)}"
     if experiment.models and not runs:
         return "no data: `logsparse data list` says how to get them"
     if todo:
-        return f"{_count(todo, runs)} still to do: {command}"
+        return f"{todo_in_words} still to do: {command}"
     if not drawable(experiment, folder):
         again = f"`logsparse reproduce {experiment.name} -o ANOTHER`"
         return f"no traces of its runs, whose scores stay: {again}, copy ANOTHER/traces here, then {command}"
@@ -447,9 +444,5 @@ def _state_if_known(experiment: Experiment, folder: Path) -> str:
 
 def drawable(experiment: Experiment, folder: Path) -> bool:
     """Return True if the recorded runs left what the figure needs."""
-    found, (traces, _) = experiment.recorded(folder), experiment.traced(folder)
-    return experiment.figure is not None and experiment.figure(found, traces) is not None
-
-
-def _count(todo: list[Run], runs: list[Run]) -> str:
-    return f"{len(todo)} of {len(runs)} runs"
+    figure, found = experiment.figure, experiment.recorded(folder)
+    return figure is not None and figure(found, experiment.traced(folder)[0]) is not None
